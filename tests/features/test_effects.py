@@ -250,7 +250,7 @@ def test_effects_that_are_none_or_of_another_function_are_refused(rng):
     for effect, error, text in (
         (lambda step, n: None, TypeError, "Return an Effect"),
         (lambda step, n: Affine(np.ones((2, 3))), ValueError, "its effect takes 3 features, the step 2"),
-        (lambda step, n: Monotone(np.exp), ValueError, "gives intervals that do not hold"),
+        (lambda step, n: Monotone(np.exp), ValueError, "gives intervals that do not contain"),
     ):
         teach_step(Cubes, effect)
         with pytest.raises(error, match=text):

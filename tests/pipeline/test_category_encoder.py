@@ -194,7 +194,7 @@ def test_zeros_of_a_plain_encoder_are_told_of(table):
     pipe = make_uncertain_pipeline(columns(OneHotEncoder(handle_unknown="ignore")), GaussianRobustClassifier()).fit(
         X, y > 0
     )
-    with pytest.warns(UserWarning, match="OneHotEncoder puts zeros there"):
+    with pytest.warns(UserWarning, match="OneHotEncoder encodes it as zeros"):
         pipe.predict(holed(X))
     pipe.predict(X)
     with pytest.warns(UserWarning, match="zeros"), pytest.raises(ValueError, match="use CategoryEncoder"):

@@ -1,1 +1,1 @@
-"""Can this prediction change? What is certain of fitted classifiers, ours and others, with all rounding accounted for."""
+"""Certificates that predictions of fitted classifiers, ours and others, cannot change, with all rounding included."""

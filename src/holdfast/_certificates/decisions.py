@@ -1,4 +1,4 @@
-"""How predictions follow from scores: by the largest score, or by votes of pairs of classes."""
+"""Rules from scores to predictions: the largest score, or votes of pairs of classes."""
 
 from __future__ import annotations
 
@@ -12,67 +12,70 @@ from numpy.typing import NDArray
 from holdfast._core.rounding import Array
 
 Rows = NDArray[np.intp] | slice
-"""Some rows, by number, or all of them."""
+"""Indices of rows, or a slice of all rows."""
 
 
 class Leads(NamedTuple):
-    """By how much each row's prediction leads: it cannot change while all its leads are > 0."""
+    """The leads of each row's prediction over its rivals; it cannot change while all leads are > 0."""
 
     codes: NDArray[np.intp]
-    """The numbers of the predicted classes, shape (n_samples,)."""
+    """The indices of the predicted classes, shape (n_samples,)."""
     leads: Array
-    """One for each rival, inf for classes that are no rivals. Shape (n_samples, n_rivals)."""
+    """One lead for each rival, inf for classes that are not rivals, shape (n_samples, n_rivals)."""
     is_turned: NDArray[np.bool_]
-    """Whether a lead is minus what `Decision.combinations` gives, shape (n_samples or 1, n_rivals)."""
+    """Whether a lead is -C f instead of C f, with C from `Decision.combinations`, shape (n_samples or 1, n_rivals)."""
 
     def take(self, rows: Any) -> Leads:
-        """Return those of some rows."""
+        """Return the leads of some rows."""
         return Leads(
             self.codes[rows], self.leads[rows], self.is_turned[rows] if len(self.is_turned) > 1 else self.is_turned
         )
 
     def groups(self, decision: Decision) -> Iterator[tuple[Rows, Array, Array]]:
-        """Yield rows that share their combinations, these combinations, and the signs with which leads change as they do."""
+        """Yield rows with the same combinations C, C itself, and signs such that the leads are signs * C f."""
         signs = np.broadcast_to(np.where(self.is_turned, -1.0, 1.0), self.leads.shape)
         for some, C in decision.groups(self.codes):
             yield some, C, signs[some]
 
 
 class Decision(ABC):
-    """A rule from scores to classes, known by its leads, which are differences of scores."""
+    """A rule from scores to classes, described by leads, which are linear combinations of scores."""
 
     n_scores: int
     is_by_duels: bool
-    """Whether a class is predicted where, and only where, it wins all its `duels`."""
+    """Whether a class is predicted if and only if it wins all its `duels`."""
 
     @abstractmethod
     def duels(self, code: int) -> tuple[Array, NDArray[np.bool_]]:
-        """Return C, with C f > 0 where a class beats each other, (n_classes - 1, n_scores), and which duels it wins at 0."""
+        """Return C, (n_classes - 1, n_scores), with C f > 0 where the class beats another, and which ties it wins."""
 
     @abstractmethod
     def leads(self, scores: Array, errors: Array) -> Leads:
-        """Return the leads of rows with these scores, each lowered by what errors of this size can take from it."""
+        """Return the leads of rows with these scores, each lowered by the largest effect of errors of these sizes."""
 
     @abstractmethod
     def combinations(self, code: int) -> Array:
-        """Return C with leads C f where this class is predicted, up to their signs, shape (n_rivals, n_scores)."""
+        """Return the matrix C such that, where this class is predicted, the leads are C f up to sign.
+
+        It has the shape (n_rivals, n_scores).
+        """
 
     @abstractmethod
     def table(self, of: Callable[[Array], Array]) -> Array:
-        """Return what `of` makes of the combinations, for each predicted class, shape (1 or n_classes, n_rivals)."""
+        """Return of(C) for the combinations C of each predicted class, shape (1 or n_classes, n_rivals)."""
 
     def groups(self, codes: NDArray[np.intp]) -> Iterator[tuple[Rows, Array]]:
-        """Yield rows that share their combinations, and these combinations."""
+        """Yield rows with the same combinations, and these combinations."""
         for code in np.unique(codes):
             yield np.flatnonzero(codes == code), self.combinations(int(code))
 
     def of_rows(self, table: Array, codes: NDArray[np.intp]) -> Array:
-        """Return each row's line of a table."""
+        """Return the entry of a table for each row."""
         return table if len(table) == 1 else table[codes]
 
 
 class LargestScore(Decision):
-    """The class with the largest score; of equal scores the first class wins."""
+    """The class with the largest score is predicted; the first class wins ties."""
 
     is_by_duels = True
 
@@ -86,7 +89,7 @@ class LargestScore(Decision):
     def leads(self, scores: Array, errors: Array) -> Leads:
         codes = scores.argmax(axis=1)
         each = np.arange(len(codes))
-        # worst case of errors: the own score is too high, each rival's too low
+        # worst case of errors: the predicted class's score is too high, and each rival's score too low
         leads = (scores[each, codes] - errors[each, codes])[:, None] - (scores + errors)
         leads[each, codes] = np.inf
         return Leads(codes, leads, np.zeros((1, self.n_scores), dtype=bool))
@@ -100,18 +103,18 @@ class LargestScore(Decision):
 
 
 class Votes(Decision):
-    r"""Each score is a contest of two classes with a vote for the winner; the first class with most votes is predicted.
+    r"""Each score is a vote for one of two classes; the first class with most votes is predicted.
 
-    With two classes, this is the sign of one score. A class that wins all its contests stays predicted as long as it does,
-    whatever happens in other contests. Any other class is certain only while no contest changes.
+    For two classes, this is the sign of one score. A class that wins all its votes stays predicted as long as it does,
+    whatever the votes between other classes. Any other prediction is certain only while no vote changes.
 
     Parameters
     ----------
     pairs : array-like of shape (n_scores, 2)
-        The classes, by number, that get the vote: the first if the score is positive, else the second.
+        The indices of the two classes: a positive score is a vote for the first, any other for the second.
     n_classes : int
     needs_lead : bool, default=False
-        Whether ties of votes are broken by something else than the order of classes, so that no tie is certain.
+        Whether ties of votes are broken by other means than the order of classes, so that no tie is certain.
     """
 
     def __init__(self, pairs: NDArray[np.intp], n_classes: int, *, needs_lead: bool = False):
@@ -135,10 +138,10 @@ class Votes(Decision):
         codes = votes.argmax(axis=1)
         most = votes.max(axis=1)
         takes_part = (self._for + self._against)[:, codes].T > 0
-        # a class with all its n_classes - 1 votes wins whatever contests of other classes do
+        # a class with all its n_classes - 1 votes wins, whatever the votes between other classes
         leads[(most == self.n_classes - 1)[:, None] & ~takes_part] = np.inf
         if self.needs_lead:
-            # ties of votes depend on more than the scores' signs, so nothing is certain there
+            # ties of votes depend on more than the signs of scores, so nothing is certain
             leads[np.sum(votes == most[:, None], axis=1) > 1] = 0.0
         return Leads(codes, leads, ~is_won)
 
@@ -153,5 +156,5 @@ class Votes(Decision):
 
 
 def one_score() -> Votes:
-    """Return the rule of two classes: the second where the score is > 0."""
+    """Return the rule for two classes: the second class is predicted if the score is > 0."""
     return Votes(np.array([[1, 0]]), 2)

@@ -1,4 +1,4 @@
-"""Radii of linear models in exact arithmetic, by fractions."""
+"""Exact radii of linear models, by rational arithmetic."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DIGITS = 120
 
 
 def exact_radius(model: LinearModel, rows: Any, norm: float, weights: Array) -> tuple[NDArray[np.intp], Array]:
-    r"""Return the classes, by number, and for each row the largest float64 r with :math:`r \|v\|_q < lead` for all rivals.
+    r"""Return the predicted classes' indices, and the largest float64 r with :math:`r \|v\|_q < lead` for all rivals.
 
-    For q = 2 squares are compared, :math:`r^2 \sum_j v_j^2 < lead^2`, because roots of fractions are irrational.
+    For q = 2 squares are compared, :math:`r^2 \sum_j v_j^2 < lead^2`, as square roots of fractions may be irrational.
     """
     W, b = model.map.fractions()
     units = as_fractions(weights)
@@ -33,7 +33,7 @@ def exact_radius(model: LinearModel, rows: Any, norm: float, weights: Array) -> 
         scores = x @ W.T + b
         own, leads, _ = model.decision.leads(scores, np.zeros_like(scores))
         code = codes[i] = int(own[0])
-        # the reach depends on the predicted class alone, and fractions are slow: once for each class
+        # the reach depends on the predicted class only; as fractions are slow, compute it once for each class
         if code not in reaches:
             reaches[code] = [_dual(v * units, norm) for v in as_fractions(model.decision.combinations(code)) @ W]
         rivals = [(lead, v) for lead, v in zip(leads[0], reaches[code], strict=True) if lead != np.inf]
@@ -44,7 +44,7 @@ def exact_radius(model: LinearModel, rows: Any, norm: float, weights: Array) -> 
 
 
 def _dual(v: Any, norm: float) -> Fraction:
-    """Return the dual norm of a vector of fractions, its square for norm 2."""
+    """Return the dual norm of a vector of fractions, or its square for norm 2."""
     sizes = [abs(each) for each in v]
     if norm == 1:
         return max(sizes)
@@ -53,16 +53,16 @@ def _dual(v: Any, norm: float) -> Fraction:
 
 def _largest_below(bound: Fraction, power: int) -> float:
     """Return the largest float64 r >= 0 with r**power < bound."""
-    # an integer root of that many bits is within a few floats of the answer, which the loops below then find
+    # an integer root of this many bits is within a few floats of the answer; the loops below find the answer
     shift = max(0, DIGITS - bound.numerator.bit_length() + bound.denominator.bit_length())
-    # an even shift, as its root shifts the result back by half of it
+    # the shift is even, as the square root is shifted back by half of it
     shift += shift % 2
     near = Fraction(math.isqrt(math.floor(bound * (1 << shift))), 1 << shift // 2) if power == 2 else bound
     try:
         r = float(near)
     except OverflowError:
         r = float(np.finfo(np.float64).max)
-    # strictly below: at the bound itself the lead is 0, and a tie is not certified
+    # strictly below the bound, as the lead is 0 there, and a tie is not certified
     while r > 0 and not (np.isfinite(r) and Fraction(r) ** power < bound):
         r = math.nextafter(r, 0.0)
     while math.isfinite(up := math.nextafter(r, math.inf)) and Fraction(up) ** power < bound:

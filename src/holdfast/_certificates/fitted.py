@@ -1,4 +1,4 @@
-"""Fitted classifiers, ours and scikit-learn's, as certificates see them, without the steps of a pipeline."""
+"""The certificate models of fitted classifiers, ours and scikit-learn's, without the steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SMOOTHED = "Any classifier with predict takes certified_radius(..., method='smoo
 
 
 def model_of(model: Any) -> Model:
-    """Return what certificates see of a fitted classifier; NoCertificateError for a class that is not known.
+    """Return the certificate model of a fitted classifier. Raises NoCertificateError if its class is not known.
 
-    Other classifiers can have a method ``certificate_model()``, or be registered by ``known_model.register``.
+    Other classifiers may have a method ``certificate_model()``, or be registered with ``known_model.register``.
     """
     found: Model = model.certificate_model() if hasattr(model, "certificate_model") else known_model(model)
     return found
@@ -39,12 +39,12 @@ def model_of(model: Any) -> Model:
 
 @singledispatch
 def known_model(model: Any) -> Model:
-    """Return the model for a classifier's class."""
+    """Return the certificate model registered for the class of a classifier."""
     raise NoCertificateError(f"{model!r:.120}: no certificate is known for it. Supported are {SUPPORTED}. {SMOOTHED}")
 
 
 def linear_model(coef: Any, intercept: Any) -> LinearModel:
-    """Return the model of linear scores: one for two classes, else one for each class, the largest of which wins."""
+    """Return the model of linear scores: one score for two classes, else one for each class, and the largest wins."""
     W = np.atleast_2d(dense(coef))
     b = np.broadcast_to(np.ravel(intercept), len(W))
     return LinearModel(RoundedMap(W, b), one_score() if len(W) == 1 else LargestScore(len(W)))
@@ -70,14 +70,14 @@ def _(model: Any) -> Model:
     centres, a, K = dense(model.support_vectors_), dense(model.dual_coef_), len(model.classes_)
     decision: Votes = one_score()
     if K > 2:
-        # libsvm stores K - 1 weights for each support vector: those of its class against each of the others, in order
+        # libsvm stores K - 1 weights for each support vector: for its class against each other class, in order
         owner, pairs = np.repeat(np.arange(K), model.n_support_), list(combinations(range(K), 2))
         a = np.array([np.where(owner == i, a[j - 1], np.where(owner == j, a[i], 0.0)) for i, j in pairs])
         decision = Votes(np.array(pairs), K, needs_lead=bool(model.break_ties))
     if model.kernel == "linear":
         return LinearModel(RoundedMap(a, model.intercept_, AffineMap(centres)), decision)
     if model.kernel == "rbf":
-        # libsvm adds up squares of differences, which loses fewer digits than |x|^2 + |z|^2 - 2 x'z
+        # libsvm adds up squared differences, which is more accurate than |x|^2 + |z|^2 - 2 x'z
         return KernelModel(centres, model._gamma, RoundedMap(a, model.intercept_), decision, is_direct=True)
     raise NoCertificateError(
         f"{model!r:.80}: of kernels only 'linear' and 'rbf' are certified. Supported are {SUPPORTED}."
@@ -85,20 +85,23 @@ def _(model: Any) -> Model:
 
 
 def refuse_own_predicts(model: Any) -> None:
-    """Raise NoCertificateError for a subclass of a known class, or a last step of one, that overrides how it predicts."""
+    """Raise NoCertificateError if a subclass of a known class overrides predict or decision_function.
+
+    The last step of a pipeline, and the best estimator of a search, are checked too.
+    """
     inner = getattr(model, "best_estimator_", None) if isinstance(model, BaseSearchCV) else None
     inner = model.steps[-1][1] if isinstance(model, Pipeline) else inner
     if inner is not None:
         refuse_own_predicts(inner)
-    # whoever writes certificate_model answers for it
+    # the author of a certificate_model is responsible for it
     if any("certificate_model" in vars(one) and not _is_known(one) for one in type(model).__mro__):
         return
     known = known_model.dispatch(type(model))
     is_ours = hasattr(model, "certificate_model") or isinstance(model, Pipeline | BaseSearchCV)
     if known is known_model.registry[object] and not is_ours:
-        return  # nothing is known of it, which model_of will say
+        return  # an unknown class: model_of raises the error
     for method in ("predict", "decision_function"):
-        # a predict that is defined below the known class may do anything with its weights
+        # a method defined in a subclass of the known class may use the weights in any way
         home = next((one for one in type(model).__mro__ if method in vars(one)), None)
         if home is not None and not _is_known(home) and known not in _own_registrations(home):
             raise NoCertificateError(
@@ -112,5 +115,5 @@ def _is_known(cls: type) -> bool:
 
 
 def _own_registrations(home: type) -> list[Any]:
-    """Return what is registered for a class itself, or for those derived from it."""
+    """Return the functions registered for a class or its subclasses."""
     return [found for kind, found in known_model.registry.items() if kind is not object and issubclass(kind, home)]

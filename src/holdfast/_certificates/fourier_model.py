@@ -1,4 +1,4 @@
-"""Linear models of random Fourier features, as certificates see them."""
+"""Certificate models that are linear in random Fourier features."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.row_scaled import RowScaledSets
 
 THRESHOLDS = (0.0, 0.75, 1.5, 3.0)
-"""Changes of an angle up to which it follows its tangent, tried for all angles at once; each row keeps the best. Up to pi."""
+"""Values of `straight`, at most pi, to try: up to this change an angle follows its tangent. Each row keeps the best."""
 
 
 class _Pairs(NamedTuple):
-    """Cosines of angles that differ by constants only, merged into one (cos, sin) pair with weights."""
+    """Weighted (cos, sin) pairs; all cosines whose angles differ only by constants are merged into one pair."""
 
     chosen: NDArray[np.intp]
-    """The first of the angles in each pair, (n_pairs,)."""
+    """The index of the first angle of each pair, shape (n_pairs,)."""
     weights: Array
-    """Of all cosines, then of all sines, (n_scores, 2 n_pairs)."""
+    """The weights of all cosines, then of all sines, shape (n_scores, 2 n_pairs)."""
 
 
 @dataclass(frozen=True)
 class FourierAround(Around):
-    """Combinations of scores of Fourier features around rows, by supports of the sets that training uses too."""
+    """Bounds on combinations of scores of Fourier features around rows, by the sets that training uses too."""
 
     units: Array
     """Powers of 2 by which all numbers of the combinations below are divided, (n_combinations,)."""
     sets: RowSets
-    """Of the rows."""
+    """The sets of the rows."""
     frequencies: Array
-    """(n_pairs, n_moving)."""
+    """The frequencies of the pairs, shape (n_pairs, n_moving)."""
     cosines: Array
-    """Of the angles, shape (n_samples, n_pairs), like `sines`."""
+    """The cosines of the angles, shape (n_samples, n_pairs), like `sines`."""
     sines: Array
     weights: Array
-    """Of pairs in the combinations, (n_combinations, 2 n_pairs)."""
+    """The weights of pairs in the combinations, shape (n_combinations, 2 n_pairs)."""
     amplitudes: Array
-    """Amplitudes |v| of pairs in the combinations, rounded up, (n_combinations, n_pairs)."""
+    """The amplitudes |v| of pairs in the combinations, rounded up, shape (n_combinations, n_pairs)."""
     turns: Array
-    """The largest changes of angles, (n_samples, n_pairs)."""
+    """The largest changes of angles, shape (n_samples, n_pairs)."""
     pushes: Array
-    """How far the tangents can fall, and how far they can rise, (2, n_samples, n_combinations)."""
+    """How far the linearised combinations can fall and rise, shape (2, n_samples, n_combinations)."""
     spans: Array
-    """Square roots of the largest sum of amplitudes times squared changes of angles, (n_samples, n_combinations)."""
+    """Square roots of the largest sums of amplitudes times squared changes of angles, (n_samples, n_combinations)."""
     growth: Array
-    """What rounding of moved angles may add to a change, (n_samples, n_combinations)."""
+    """Bounds on the effect of rounding of moved angles on a change, shape (n_samples, n_combinations)."""
     doubts: Array
-    """What rounding of the angles at the rows may add, of the same shape."""
+    """Bounds on the effect of rounding of the angles at the rows, of the same shape."""
     most: Array
-    """The most that they can fall anywhere, as cosines stay within -1 and 1, (n_combinations,)."""
+    """The largest possible fall, as cosines stay within -1 and 1, shape (n_combinations,)."""
 
     n_bounds = 2
 
@@ -84,20 +84,20 @@ class FourierAround(Around):
         return self.units * (np.minimum(found + factors[:, None] * self.growth, self.most) + self.doubts)
 
     def _together(self, signs: Array, factors: Array) -> Array:
-        r"""Return bounds from the largest :math:`S = \sum_j |v_j| \theta_j^2`, all changes of angles together.
+        r"""Return bounds from the largest :math:`S = \sum_j |v_j| \theta_j^2` over all changes of angles.
 
-        One is the fall along the tangent plus S/2 (Taylor). The other is the sum of chords
-        :math:`2 |v_j| \sin(\theta_j / 2)`; a chord is concave in :math:`\theta_j^2`, so by Jensen's inequality their sum is at
-        most that of one chord at the mean of all squares.
+        The first is the fall along the tangent plus S/2 (Taylor). The second is the sum of chords
+        :math:`2 |v_j| \sin(\theta_j / 2)`. A chord is concave in :math:`\theta_j^2`, so by Jensen's inequality their
+        weighted mean is at most the chord at the weighted mean of all squares.
         """
         squares, total = np.square(factors[:, None] * self.spans), self.amplitudes.sum(axis=1)
         chords = 2 * total * np.sin(0.5 * np.minimum(np.sqrt(squares / total), np.pi))
         along = factors[:, None] * np.where(signs > 0, *self.pushes) + 0.5 * squares
-        # without any wave both S and the sum of amplitudes are 0, and their quotient is nan
+        # without waves both S and the sum of amplitudes are 0, and their quotient is nan
         return np.fmin(along, np.where(total > 0, chords, 0.0)) * OUTWARD
 
     def _by_arcs(self, signs: Array, factors: Array) -> Array:
-        """Return supports of arcs: each angle moves on its own, or along its tangent together with others."""
+        """Return supports of arcs: each angle moves independently, or along its tangent together with others."""
         sets = RowScaledSets(self.sets, factors) if self.sets.is_common else self.sets
         t, (n, k) = factors[:, None] * self.turns, self.cosines.shape
         none, found = np.zeros(n), np.empty(signs.shape)
@@ -109,17 +109,18 @@ class FourierAround(Around):
 
 
 class FourierModel(CurvedModel):
-    r"""Scores :math:`\sum_d a_d \cos(\omega_d^\top x + c_d) + b`: linear ones of random Fourier features.
+    r"""Scores :math:`\sum_d a_d \cos(\omega_d^\top x + c_d) + b`, linear in random Fourier features.
 
-    As :math:`|\sin| \le 1`, their Lipschitz constant is at most :math:`\| |a| |\Omega| \|_*`, and for the l2 norm at most
-    :math:`\|a\|_2 \|\Omega\|_2`. Around a row :class:`FourierAround` is tighter. All bounds are sound, none is tight.
+    As :math:`|\sin| \le 1`, the Lipschitz constant of a score is at most :math:`\| |a| |\Omega| \|_*`, and for the l2
+    norm also at most :math:`\|a\|_2 \|\Omega\|_2`. Around a row, :class:`FourierAround` is tighter. All bounds are
+    valid, none is exact.
 
     Parameters
     ----------
     map : RoundedMap
-        From x to the angles.
+        Maps x to the angles.
     output : RoundedMap
-        From cosines to scores: a and b.
+        Maps cosines to scores: a and b.
     decision : Decision
     """
 
@@ -136,17 +137,17 @@ class FourierModel(CurvedModel):
         return FourierModel(self.map.after(steps), self.output, self.decision)
 
     def scores(self, X: Any) -> tuple[Array, Array]:
-        # cos is Lipschitz with constant 1, so an error of an angle is at most an error of its cosine
+        # cos is Lipschitz with constant 1, so the error of a cosine is at most that of its angle
         angles, blur = self.map(X)
         sizes = self.output.sizes
-        # a cosine is at most 1, its slope too, and libraries round it to within a few units in the last place
+        # cosines and their slopes are at most 1, and libraries round them to a few units in the last place
         blur = blur + gamma(8, self.map.kind(X.dtype))
         errors = self.output.gamma(X.dtype) * (2 * sizes.sum(axis=1) + self.output.offset_sizes)
         values = np.cos(angles) @ self.output.coef.T + self.output.intercept
         return values, errors + (blur @ sizes.T) * (1 + 1e-9)
 
     def _bounds_of_slopes(self, C: Array, weights: Array, dtype: Any) -> Array:
-        """Return bounds on the partial derivatives of combinations C f, shape (n_combinations, n_features)."""
+        """Return bounds on the absolute partial derivatives of combinations C f, shape (n_combinations, n_features)."""
         sizes = np.abs(self.map.coef) + 2 * self.map.gamma(dtype) * self.map.sizes
         outer, inner = np.abs(C @ self.output.coef), scaled(sizes, weights)
         underflow = TINY * ((outer > 0).astype(np.float64) @ (inner > 0))
@@ -176,7 +177,7 @@ class FourierModel(CurvedModel):
 
     @cached_property
     def _pairs(self) -> _Pairs:
-        # maps that pair cosines with sines have each frequency twice: merged into one wave, their changes may cancel
+        # maps with both cosines and sines have each frequency twice; merged into one wave, their changes may cancel
         _, chosen, pair = np.unique(dense(self.map.last), axis=0, return_index=True, return_inverse=True)
         pair = pair.ravel()
         ahead = self.map.intercept - self.map.intercept[chosen[pair]]
@@ -190,11 +191,11 @@ class FourierModel(CurvedModel):
         at, blur = self.map(X)
         A, growth = moved_by(self.map, sets, X.shape[0], weights, X.dtype)
         sizes = np.abs(C) @ self.output.sizes
-        # squares of weights near the ends of float64 would under- or overflow below
+        # without units, squares of extreme weights would under- or overflow below
         units = units_of(sizes.sum(axis=1))[:, None]
         W, sizes, frequencies = C @ pairs / units, sizes / units, A[chosen]
-        # angles merged into one pair were each rounded on their own; a score meets two more roundings of an angle here, and
-        # its pair three
+        # angles merged into one pair were rounded separately; here, a score has two more roundings of an angle, its
+        # pair three
         doubts = (6 * blur + gamma(40) * (2 + np.abs(self.map.intercept))) @ sizes.T
         total = sizes.sum(axis=1)
         (n, k), first, second = (X.shape[0], len(chosen)), *np.split(W, 2, axis=1)
@@ -202,10 +203,10 @@ class FourierModel(CurvedModel):
         slopes = np.array([(cosines * b - sines * a) @ frequencies for a, b in zip(first, second, strict=True)])
         amplitudes = np.hypot(first, second) * OUTWARD
         turns = np.broadcast_to(angles(sets, frequencies), (n, k))
-        # sum_j v_j theta_j^2 is a squared length: that of the moves multiplied by the frequencies, each weighted by sqrt(v_j)
+        # sum_j v_j theta_j^2 is the squared length of the moves times the frequencies, each weighted by sqrt(v_j)
         spans = [longest(sets, np.sqrt(v)[:, None] * frequencies, np.sqrt(v) * turns) for v in amplitudes]
         pushes = np.array([[sets.supports_at(sign * each) for each in slopes] for sign in (-1.0, 1.0)])
-        # rounding of the sums behind the slopes
+        # rounding of the sums in the slopes
         rounded = gamma(2 * k + 2 * len(weights) + 60) * (turns @ amplitudes.T)
         return FourierAround(
             units=units[:, 0],

@@ -1,4 +1,4 @@
-"""Fitted classifiers as certificates see them: scores, their rounding errors, and how fast they can change."""
+"""Certificate models of fitted classifiers: scores, their rounding errors, and bounds on their changes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.affine_map import AffineMap
 
 LAST_BITS = 1e-14
-"""Share by which a quotient or a root is lowered, which is more than its last few roundings."""
+"""A quotient or a root is lowered by this share, which exceeds its last few rounding errors."""
 TINY = float(np.finfo(np.float64).tiny)
-"""The smallest normal number: below it, rounding errors are no longer a share of a number."""
+"""The smallest normal number. Rounding errors of smaller numbers are not relative to their size."""
 
 
 SUPPORT_ROUNDINGS = 24
-"""Roundings of a support function besides those of its sum over the features: scales, roots and the final product."""
+"""The number of roundings of a support besides its sum over the features: scales, roots and the final product."""
 
 
 def scaled(sizes: Array, weights: Array) -> Array:
-    """Return products of sizes and weights, both >= 0, rounded up: a product that underflows counts as `TINY`."""
+    """Return the products of sizes and weights (both >= 0), rounded up: a product that underflows becomes `TINY`."""
     return np.where((sizes > 0) & (weights > 0), np.maximum(sizes * weights, TINY), 0.0)
 
 
@@ -40,14 +40,14 @@ def dual_norms(V: Array, norm: float) -> Array:
 
 
 def lengths(V: Array) -> Array:
-    """Return the l2 norm of each row; squares neither under- nor overflow."""
+    """Return the l2 norm of each row, without under- or overflow of squares."""
     largest = np.abs(V).max(axis=1, initial=0.0)
     unit = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     return unit * np.sqrt(np.sum(np.square(V / unit[:, None]), axis=1))
 
 
 class Model(ABC):
-    """A classifier whose scores have bounded changes.
+    """A classifier with bounds on the changes of its scores.
 
     Parameters
     ----------
@@ -56,69 +56,69 @@ class Model(ABC):
     """
 
     method: str
-    """How its certificates are found, in words."""
+    """The method of its certificates, in words."""
     decision: Decision
     n_features: int
 
     @property
     def n_columns(self) -> int:
-        """How many numbers a row turns into on the way to its leads."""
+        """The largest number of columns in the computation of a row's leads."""
         return max(self.n_features, self.decision.n_scores)
 
     def n_entries(self, X: Any) -> int:
-        """Return how many numbers are held for each of the rows X, on average."""
+        """Return the average number of entries in memory for each of the rows X."""
         return self.n_columns
 
     @abstractmethod
     def scores(self, X: Any) -> tuple[Array, Array]:
-        """Return the scores of rows, and bounds on their rounding errors here or in the model, (n_samples, n_scores)."""
+        """Return the scores of rows, and bounds on their rounding here or in the model, (n_samples, n_scores)."""
 
     @abstractmethod
     def reach(self, norm: float, weights: Array, dtype: Any) -> Array:
-        r"""Return what `radii` needs for perturbations :math:`\|\delta / weights\| \le r`, in the form of `Decision.table`."""
+        r"""Return the `Decision.table` that `radii` needs for perturbations :math:`\|\delta / weights\| \le r`."""
 
     @abstractmethod
     def radii(self, leads: Array, reach: Array) -> Array:
-        """Return the r up to which no perturbation makes a lead <= 0, from the rows' leads > 0 and their `reach`."""
+        """Return the r up to which no perturbation makes a lead <= 0, given leads > 0 and the `reach` of each row."""
 
     def limit(self, norm: float, weights: Array, dtype: Any) -> float:
-        """Return the r beyond which scores may overflow, though they do not at the rows themselves."""
+        """Return the r beyond which scores of perturbed rows may overflow."""
         return np.inf
 
     @abstractmethod
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
-        """Return by how much combinations C f can fall where entries go down by at most `below` and up by at most `above`."""
+        """Return the largest falls of C f if entries move down by at most `below` and up by at most `above`."""
 
     @abstractmethod
     def falls_in(self, rows: Any, sets: RowSets, weights: Array, C: Array, signs: Array) -> Array:
-        """Return by how much `signs` times C f can fall, (n_samples, n_combinations), where rows move in sets.
+        """Return the largest falls of `signs` times C f, (n_samples, n_combinations), if rows move in their sets.
 
-        `weights` are 1 for those of the first features that move, and 0 for those that stay. The result includes rounding of
-        the sets and of the bound, but not that of the scores, at the rows or at moved rows.
+        Sets concern the first features; `weights` are 1 for those that move, and 0 for those that stay. The result
+        includes the rounding of the sets and of the bound, but not that of the scores, at the rows or at moved rows.
         """
 
     def refined(self, rows: Any, found: Leads, radii: Array, norm: float, weights: Array) -> Array:
-        """Return radii no smaller than those given, from bounds around these rows; `radii` are proved already."""
+        """Return radii at least as large as the proved `radii`, from bounds around these rows."""
         return radii
 
     @abstractmethod
     def gradients(self, X: Any, C: Array) -> Array:
-        """Return the gradient of the combination c_i'f of scores at each row x_i, shape (n_samples, n_features).
+        """Return the gradient of c_i'f at each row x_i, shape (n_samples, n_features).
 
-        C has shape (n_samples, n_scores).
+        c_i is row i of C, which has the shape (n_samples, n_scores).
         """
 
     def as_linear(self) -> LinearModel | None:
-        """Return the model as a linear one, None for others."""
+        """Return the model as a LinearModel; None if it is not linear."""
         return None
 
     @abstractmethod
     def after(self, steps: AffineMap) -> Model:
-        """Return the model of rows that pass these steps first."""
+        """Return the model of rows to which `steps` are applied first."""
 
 
 class LinearModel(Model):
-    """Scores that are an affine map of the rows. Certificates are exact up to rounding.
+    """Scores that are an affine function of the rows. Certificates are exact up to rounding.
 
     Parameters
     ----------
@@ -138,14 +138,14 @@ class LinearModel(Model):
 
     @property
     def intercept(self) -> Array:
-        """Their intercepts, shape (n_scores,)."""
+        """The intercepts of the scores, shape (n_scores,)."""
         return self.map.intercept
 
     def scores(self, X: Any) -> tuple[Array, Array]:
         return self.map(X)
 
     def reach(self, norm: float, weights: Array, dtype: Any) -> Array:
-        # weights are rounded here and in the model, hence twice the blur; the sum over features adds digits of its own
+        # weights are rounded here and in the model, so their error counts twice; `digits` covers the sum over features
         blur, digits = self.map.gamma(dtype), 1 + gamma(self.n_features + 4)
 
         def of(C: Array) -> Array:
@@ -164,24 +164,25 @@ class LinearModel(Model):
         return max(-(-X.nnz // X.shape[0]), self.decision.n_scores) if sparse.issparse(X) else self.n_columns
 
     def falls(self, below: Any, above: Any, C: Array, dtype: Any) -> Array:
-        # two roundings: of the weights here, and of the scores that the model computes at the moved row
+        # rounding counts twice: for the weights here, and for the model's scores at the moved row
         share = 2 * self.map.gamma(dtype)
         V, sizes = C @ self.coef, share * (np.abs(C) @ self.map.sizes)
         blur = (below + above) @ sizes.T
         fall = below @ np.maximum(V, 0.0).T + above @ np.maximum(-V, 0.0).T + blur
-        # beyond a quarter of the largest number scores may overflow, where the bound on rounding says nothing
+        # beyond a quarter of the largest number scores may overflow, and the bound on rounding does not hold
         return np.where(blur < share * self.map.largest(dtype), fall * (1 + gamma(self.n_features + 4)), np.inf)
 
     def pushed(self, sets: RowSets, weights: Array, C: Array, signs: Array, dtype: Any) -> tuple[Array, Array]:
-        r"""Return by how much `signs` times C f falls at the worst points of the first features' sets, and bounds on rounding.
+        r"""Return the falls of `signs` times C f at the worst points of the sets, and bounds on their rounding.
 
-        `weights` are 1 for features that move, 0 for those that stay. Moves may cancel in a score but not in its rounding
-        errors, as a drift common to all features does, so these grow with :math:`\max_{d \in S} |d|_1`. Shapes
-        (n_samples, n_combinations), or (1, n_combinations) for the bounds.
+        Sets concern the first features; `weights` are 1 for those that move, 0 for those that stay. Moves may cancel in
+        a score (a drift common to all features, for example), but not in its rounding errors, which grow with
+        :math:`\max_{d \in S} |d|_1`. The shapes are (n_samples, n_combinations), or (1, n_combinations) for bounds of
+        common sets.
         """
         n_features = len(weights)
         V = weights * (C @ self.coef)[:, :n_features]
-        # Hoelder: the terms |W_j d_j| add up to at most the largest size times |d|_1
+        # Hoelder's inequality: the terms |W_j d_j| add up to at most the largest |W_j| times |d|_1
         sizes = np.abs(C) @ self.map.sizes[:, :n_features].max(axis=1, initial=0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             falls = np.column_stack(
@@ -206,15 +207,15 @@ class LinearModel(Model):
 
 
 def _support(sets: RowSets, v: Array, signs: Array) -> Array:
-    """Return how far each row's set reaches against v where its sign is 1, and along v where it is -1."""
-    # one support for all rows; only rows that are turned both ways need a set that knows their signs
+    """Return the support of each row's set in the direction -v if its sign is 1, and v if it is -1."""
+    # if all signs agree, one support serves all rows; otherwise the set must take the signs into account
     if np.all(signs == signs[0]):
         return sets.support(-signs[0] * v)
     return sets.against_labels(signs).support(v)
 
 
 def quotients(leads: Array, reach: Array) -> Array:
-    """Return leads / reach, rounded down: inf where nothing is reached, 0 where the quotient is not a normal number."""
+    """Return leads / reach, rounded down: inf where reach is 0, and 0 where the quotient is not a normal number."""
     leads, reach = np.broadcast_arrays(leads, reach)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = np.where(reach == 0, np.inf, leads / reach * (1 - LAST_BITS))
@@ -222,25 +223,26 @@ def quotients(leads: Array, reach: Array) -> Array:
 
 
 def overflow_limit(map: RoundedMap, norm: float, weights: Array, dtype: Any) -> float:
-    r"""Return the r up to which :math:`\|\delta / weights\| \le r` moves no score as far as a quarter of the largest number."""
+    r"""Return the r such that :math:`\|\delta / weights\| \le r` changes scores by less than `map.largest`."""
     farthest = float(np.max(dual_norms(scaled(map.sizes, weights), norm), initial=0.0))
     return map.largest(dtype) / farthest if farthest > 0 else np.inf
 
 
 def stretch(map: RoundedMap | None, weights: Array, n_features: int, norm: float, dtype: Any) -> float:
-    r"""Return a bound on the l2 norm of A delta over :math:`\|\delta / weights\| \le 1`, with what rounding adds to it."""
+    r"""Return a bound on the l2 norm of A delta over :math:`\|\delta / weights\| \le 1`, including rounding."""
     if map is None:
         each = np.broadcast_to(weights, n_features)
         return float(euclidean(each) if norm == np.inf else np.max(np.abs(each))) * (1 + gamma(n_features + 4))
     A, sizes = map.coef * weights, scaled(map.sizes, weights)
     blur = 2 * map.gamma(dtype) * euclidean(sizes.sum(axis=1) if norm == np.inf else sizes)
     if norm == 1:
-        # a convex function is largest at a corner of the diamond, which is one feature moved alone: the longest column
+        # a convex function has its maximum at a corner of the diamond, where one feature moves: the longest column
         found = float(np.max(lengths(A.T), initial=0.0))
     else:
-        # LAPACK computes singular values to within a small multiple of eps |A|, which the second term covers
+        # LAPACK's singular values have an error of a small multiple of eps |A|, which the second term covers
         spectral = float(np.linalg.norm(A, 2)) * (1 + 1e-10) + gamma(sum(A.shape)) * float(euclidean(A))
-        # a box of half-widths 1 lies in the ball of radius sqrt(n); entry by entry |A d| is at most the row sum of |A|
+        # two bounds: the box with half-widths 1 lies in the ball of radius sqrt(n); and each |(A d)_i| is at most the
+        # sum of row i of |A|
         boxed = float(euclidean(np.abs(A).sum(axis=1)))
         found = min(spectral * np.sqrt(n_features), boxed) if norm == np.inf else spectral
     return (found + float(blur)) * (1 + gamma(sum(A.shape))) + np.count_nonzero(sizes) * TINY

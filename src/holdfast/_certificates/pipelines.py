@@ -1,4 +1,4 @@
-"""Fitted pipelines as certificates see them: their steps, what these do to rows, and the last step's classifier."""
+"""Certificate views of fitted pipelines: the steps, their effects on rows, and the classifier at the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from holdfast.uncertainty.affine_map import AffineMap
 
 
 def view_of(model: Any, X: Any) -> View:
-    """Return what certificates see of a fitted classifier at rows X; NoCertificateError where nothing is known of it."""
+    """Return the view of a fitted classifier at rows X. Raises NoCertificateError if its class is not known."""
     steps, last, claims, nonlinear = _unfolded(model)
     _check_names(model, X)
     refuse_own_predicts(model)
@@ -54,15 +54,15 @@ def view_of(model: Any, X: Any) -> View:
     effects = _effects(steps, X, claims)
     stop = first = len(steps)
     while True:
-        # the affine steps behind the last curved one become part of the model; then that curved step itself, if a model of it
-        # is known, and so on towards the rows
+        # the affine steps after the last curved one become part of the model; then that curved step, if there is a
+        # model of it; and so on towards the rows
         first = 1 + max((i for i in range(stop) if effects[i].map is None), default=-1)
         passage = Passage(steps, effects, first, nonlinear)
         inner = together(steps[first:stop], effects[first:stop], _width(effects[:first], n_columns(X)))
         Z = passage.rows(X)
         form = inner.affine_form(Z)
         assert form is not None
-        # only at the rows themselves: later numbers have the arithmetic that their step gives them
+        # for the given rows only: later numbers have the arithmetic of the step that computes them
         map = _in_arithmetic_of(Z, form.map) if first == 0 else form.map
         found = found.after(map) if map.operations else found
         made = model_before(effects[first - 1], found) if first and form.given is None else None
@@ -83,7 +83,7 @@ def view_of(model: Any, X: Any) -> View:
 
 
 def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:
-    """Raise where a step converts a column of texts, such as "3.5", to numbers."""
+    """Raise ValueError if a step converts a column of texts, such as "3.5", to numbers."""
     texts = np.flatnonzero(others_than_numbers(X))
     if not len(texts):
         return
@@ -96,7 +96,7 @@ def _refuse_texts_as_numbers(form: AffineForm, X: Any) -> None:
 
 
 def _effects(steps: Sequence[tuple[str, Any]], X: Any, claims: Mapping[str, str]) -> list[Effect]:
-    """Return the effects of steps; NoCertificateError for an unknown step."""
+    """Return the effects of steps. Raises NoCertificateError for an unknown step."""
     try:
         return effects_of(steps, X, claims, fills_are_exact=True)
     except TextStepError as error:
@@ -106,7 +106,7 @@ def _effects(steps: Sequence[tuple[str, Any]], X: Any, claims: Mapping[str, str]
 
 
 def _not_moving(form: AffineForm, X: Any) -> NDArray[np.bool_] | None:
-    """Return which entries of X are missing and filled in without errors, None if there are none."""
+    """Return which entries of X are missing and filled in by exact values; None if there are none."""
     if form.lost is None:
         return None
     missing = np.isnan(dense(numbers_of(X))) & ~others_than_numbers(X)
@@ -119,7 +119,7 @@ def _not_moving(form: AffineForm, X: Any) -> NDArray[np.bool_] | None:
 
 
 def fills_with_errors(model: Any, X: Any) -> bool:
-    """Return whether steps of a model fill in entries of X with uncertain values."""
+    """Return whether steps of a model fill in entries of X by uncertain values."""
     steps, _, claims, _ = _unfolded(model)
     if not may_add_errors(step for _, step in steps):
         return False
@@ -130,7 +130,7 @@ def fills_with_errors(model: Any, X: Any) -> bool:
 
 
 def exact_columns(model: Any, X: Any) -> NDArray[np.intp]:
-    """Return the columns of X that are not numbers to a model, such as categories."""
+    """Return the columns of X that a model does not take as numbers, such as categories."""
     steps, _, claims, _ = _unfolded(model)
     others = np.flatnonzero(others_than_numbers(X)) if steps else np.zeros(0, dtype=np.intp)
     try:
@@ -141,7 +141,7 @@ def exact_columns(model: Any, X: Any) -> NDArray[np.intp]:
 
 
 def _in_arithmetic_of(X: Any, map: AffineMap) -> AffineMap:
-    """Return a map in the coarsest arithmetic of a frame's columns, which its numbers as one array no longer show."""
+    """Return the map in the coarsest arithmetic among the columns of a frame, which is lost in a single array."""
     if not hasattr(X, "columns"):
         return map
     dtype = coarsest_dtype(X)
@@ -155,7 +155,7 @@ def _width(effects: Sequence[Effect], n_features: int) -> int:
 
 
 def _unfolded(model: Any) -> tuple[list[tuple[str, Any]], Any, dict[str, str], str]:
-    """Return all steps before a classifier, also of nested pipelines, the classifier, and what users say of the steps."""
+    """Return the steps before a classifier (nested ones too), the classifier, claims on steps, and `nonlinear`."""
     steps: list[tuple[str, Any]] = []
     claims: dict[str, str] = {}
     path, nonlinear = "", "auto"
@@ -172,7 +172,10 @@ def _unfolded(model: Any) -> tuple[list[tuple[str, Any]], Any, dict[str, str], s
 
 
 def linear_in_x(model: Any, call: str) -> LinearModel:
-    """Return a linear model, with the affine steps before it, without any rows; NoCertificateError for others."""
+    """Return the linear model and its preceding affine steps, without needing rows.
+
+    Raises NoCertificateError for other models.
+    """
     steps, last, claims, _ = _unfolded(model)
     refuse_own_predicts(model)
     found, n = model_of(last), int(_taker(model)[0].n_features_in_)
@@ -188,11 +191,11 @@ def linear_in_x(model: Any, call: str) -> LinearModel:
 
 
 def numbers_for(model: Any, X: Any) -> Any:
-    """Return rows as an array or CSR matrix of finite floats, 0 for a text and for what a step fills in."""
+    """Return rows as an array or CSR matrix of finite floats, with 0 for texts and for entries that a step fills in."""
     _check_names(model, X)
     taker, is_pipeline = _taker(model)
     if is_pipeline and is_flat(X):
-        _effects(_unfolded(model)[0], X, {})  # which says what takes texts
+        _effects(_unfolded(model)[0], X, {})  # raises an error that names the step that takes texts
     elif is_pipeline and not is_numeric(X):
         return known_numbers(X)
     options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32, np.float16], "ensure_all_finite": "allow-nan"}
@@ -211,7 +214,7 @@ def numbers_for(model: Any, X: Any) -> Any:
 
 
 def _taker(model: Any) -> tuple[Any, bool]:
-    """Return the estimator that receives X first, and whether it is a step of a pipeline."""
+    """Return the first estimator that receives X, and whether it is a step of a pipeline."""
     steps, last, _, _ = _unfolded(model)
     first = next((step for _, step in steps if step not in (None, "passthrough")), last)
     return first, bool(steps)
@@ -219,7 +222,7 @@ def _taker(model: Any) -> tuple[Any, bool]:
 
 @singledispatch
 def model_before(effect: Effect, model: Model) -> Model | None:
-    """Return a model of transformed rows as a model of the rows before the step; None where no such model is known."""
+    """Return the model of the rows before a step, given the model of the rows after it; None if it is not known."""
     return None if effect.map is None or effect.adds_errors or len(effect.exact) else model.after(effect.map)
 
 
@@ -250,7 +253,7 @@ def _(effect: RbfValues, model: Model) -> Model | None:
 
 
 def _check_names(model: Any, X: Any) -> None:
-    """Raise if a frame has other columns than the one given to fit, or another order of them."""
+    """Raise ValueError if a frame does not have the columns of fit in the same order."""
     known = getattr(model, "feature_names_in_", None)
     if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
         lacking = [name for name in known if name not in list(X.columns)]

@@ -1,1 +1,1 @@
-"""The protocols on which everything else builds: parameter objects, sets, losses, rows, problems, solutions."""
+"""The protocols that everything else builds on: parameter objects, sets, losses, rows, problems, solutions."""

@@ -1,4 +1,4 @@
-"""Allowed values of parameters, and the errors for others."""
+"""The allowed values of parameters, and the errors for other values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 P = ParamSpec("P")
 R = TypeVar("R")
 LARGEST = 1e150
-"""The largest number that is accepted: products of two of them can be added without overflow."""
+"""The largest number accepted: products of two such numbers can be added without overflow."""
 
 
 def short(value: Any) -> str:
-    """Return a repr that fits on a line, whatever the size of an array or of a number."""
+    """Return a repr that fits on one line, even for large arrays and numbers."""
     if hasattr(value, "toarray"):
         return f"<sparse array of shape {value.shape}>"
     if isinstance(value, np.ndarray) and value.size > 6:
@@ -34,13 +34,13 @@ def short(value: Any) -> str:
 
 
 def as_numbers(value: Any, *, copy: bool = True) -> NDArray[np.float64]:
-    """Return real numbers as an array, which may hold NaN and infinity; TypeError for anything else.
+    """Return real numbers, including NaN and infinity, as a float array. Raises TypeError for anything else.
 
-    Without a copy it may be the very array that is given, and must not be changed.
+    With copy=False the result may be the given array itself, so it must not be changed.
     """
     try:
         out = np.asarray(value)
-        if out.dtype.kind == "O" and hasattr(value, "isna"):  # pandas.NA is no float
+        if out.dtype.kind == "O" and hasattr(value, "isna"):  # pandas.NA cannot be converted to a float
             out = np.where(value.isna(), np.nan, out)
         if out.dtype.kind in "iufO":
             return out.astype(np.float64, copy=copy)
@@ -50,7 +50,7 @@ def as_numbers(value: Any, *, copy: bool = True) -> NDArray[np.float64]:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether a value has entries, even if these form no proper array."""
+    """Return whether a value has entries, even if they do not form a regular array."""
     try:
         return np.ndim(value) > 0
     except ValueError:  # lists of several lengths
@@ -66,14 +66,14 @@ class Allowed(ABC):
     """The values that a parameter may have."""
 
     advice: Any
-    """Advice that ends the sentence of an error, such as "give True or False"."""
+    """The advice at the end of an error message, such as "give True or False"."""
 
     @abstractmethod
     def __contains__(self, value: object) -> bool:
-        """Return whether this value may be given."""
+        """Return whether the value is allowed."""
 
     def checked(self, value: Any, call: str) -> Any:
-        """Return the value if it may be given; `call`, such as ``"Ball(radius"``, is quoted in the error."""
+        """Return the value. Raises ValueError if it is not allowed, quoting `call`, such as ``"Ball(radius"``."""
         if value not in self:
             raise ValueError(f"{call}={short(value)}): {self.advice}.")
         return value
@@ -84,7 +84,7 @@ class Allowed(ABC):
 
 @dataclass(frozen=True)
 class Either(Allowed):
-    """Values of either of two kinds."""
+    """A value of one of two kinds."""
 
     one: Allowed
     other: Allowed
@@ -134,7 +134,7 @@ class Switch(Allowed):
 
 @dataclass(frozen=True)
 class Number(Allowed):
-    """A finite number within bounds, the lower one included unless `strictly`."""
+    """A finite number from `low` to `high`; `low` itself is excluded if `strictly`."""
 
     low: float = 0.0
     high: float = np.inf
@@ -189,7 +189,7 @@ class Count(Allowed):
 
 @dataclass(frozen=True)
 class Order(Allowed):
-    """The order of a norm, one of a few, or any number >= 1; ``"inf"`` and ``numpy.inf`` are the same."""
+    """The order of a norm: one of `orders`, or any number >= 1 if that is empty. ``"inf"`` means ``numpy.inf``."""
 
     orders: tuple[float, ...] = ()
 
@@ -213,7 +213,7 @@ NORM = Order((1, 2, np.inf))
 
 @dataclass(frozen=True)
 class Instance(Allowed):
-    """An object of some class, not the class itself."""
+    """An instance of a class, not the class itself."""
 
     kind: type | tuple[type, ...]
     advice: str
@@ -224,7 +224,7 @@ class Instance(Allowed):
 
 @dataclass(frozen=True)
 class Having(Allowed):
-    """An object that has some methods, not a class that has them."""
+    """An object with given methods, not a class with them."""
 
     methods: tuple[str, ...]
     advice: str
@@ -248,7 +248,7 @@ class Listed(Allowed):
 
 @dataclass(frozen=True)
 class Several(Allowed):
-    """A list, tuple or array of one dimension, of one or more values of a kind."""
+    """A list, tuple or one-dimensional array with at least one value, all of one kind."""
 
     each: Allowed
 
@@ -270,21 +270,21 @@ JOBS = Count(-maxsize) | NOTHING
 
 
 def refuse_wrong(owner: Any, table: Mapping[str, Allowed], call: str) -> None:
-    """Raise if an attribute of `owner` is not what the table allows."""
+    """Raise ValueError if an attribute of `owner` has a value that the table does not allow."""
     for name, allowed in table.items():
         if hasattr(owner, name) and (value := getattr(owner, name)) not in allowed:
             allowed.checked(value, f"{call}({name}")
 
 
 def _plain(signature: inspect.Signature) -> inspect.Signature:
-    """Return a signature as its caller sees it, without types and without `self`."""
+    """Return a signature without types and without `self`, as callers see it."""
     named = [part for part in signature.parameters.values() if part.name not in ("self", "cls")]
     plain = [part.replace(annotation=inspect.Parameter.empty) for part in named]
     return inspect.Signature(plain)
 
 
 def arguments(**table: Allowed) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that checks a function's arguments against the table at every call."""
+    """Return a decorator that checks the arguments of a function against the table at every call."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         name, signature = function.__qualname__, inspect.signature(function)

@@ -1,4 +1,4 @@
-"""Arithmetic of arrays, dense or sparse, whatever the scales of their entries."""
+"""Arithmetic of dense and sparse arrays that is robust to the scales of their entries."""
 
 from functools import partial
 from typing import Any
@@ -10,11 +10,11 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 Array = NDArray[np.float64]
 FLAT, ROUNDED = 1e-10, 1e-14
-"""Extents of a set below this share of the largest (squares below the second) count as 0."""
+"""An extent of a set below the first share of the largest extent counts as 0; squared extents use the second."""
 USUAL = 1e-250, 1e250
-"""Sums of squares in which nothing that counts has under- or overflowed."""
+"""The range in which a sum of squares has lost nothing that counts to under- or overflow."""
 MISSED = 1e-13
-"""A least-squares split may miss this share of a target by rounding."""
+"""Largest remainder of a target that counts as rounding, relative to the sizes of its terms."""
 
 
 def norm(v: Any, axis: int | None = None) -> Array:
@@ -22,7 +22,7 @@ def norm(v: Any, axis: int | None = None) -> Array:
     if axis is None and USUAL[0] < (square := np.vdot(v, v)) < USUAL[1]:
         return np.sqrt(square)
     largest = float(np.abs(v).max(initial=0.0))
-    # squares of such numbers, and sums of 1e20 of them, are in the range of float64: no division in the usual case
+    # squares of numbers in this range, and sums of 1e20 of them, do not overflow, so the usual case needs no division
     scale = 1.0 if 1e-140 < largest < 1e140 or largest == 0 else largest
     v = v if scale == 1.0 else v / scale
     return scale * np.sqrt(np.einsum("ij,ij->i", v, v) if axis == 1 else np.vdot(v, v))
@@ -35,22 +35,23 @@ def ratio(numerator: Any, t: Any) -> Array:
 
 
 def solve_scaled(matrix: Array, target: Array) -> Array:
-    """Return the least-squares solution for a positive semidefinite matrix, whatever the scales of its variables."""
-    # a unit diagonal: directions then count as flat by their correlations, whatever the units of the variables
+    """Return the least-squares solution for a positive semidefinite matrix, robust to the scales of its variables."""
+    # scaled to a unit diagonal, so that the cutoff for flat directions does not depend on the units of the variables
     scale = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
     scaled, sides = matrix / np.outer(scale, scale), (target.T / scale).T
     try:
         found = np.linalg.lstsq(scaled, sides, rcond=None)[0]
     except np.linalg.LinAlgError:
-        # LAPACK's divide and conquer gives up on some finite matrices of low rank; a pivoted QR has nothing to iterate
+        # LAPACK's divide and conquer fails for some finite matrices of low rank; a pivoted QR does not iterate
         found = linalg.lstsq(scaled, sides, cond=len(scaled) * np.finfo(float).eps, lapack_driver="gelsy")[0]
     return np.asarray((found.T / scale).T)
 
 
 def inverse(metric: Array, ridge: float = 1e-12) -> Any:
-    """Return the function v -> metric^-1 v of a matrix, of a diagonal, or of a stack of diagonal blocks.
+    """Return the function v -> metric^-1 v; the metric is a matrix, a diagonal, or a stack of diagonal blocks.
 
-    A matrix is scaled to unit diagonal. To that `ridge` is added, and more where rounding leaves the matrix indefinite.
+    A matrix is scaled to a unit diagonal; then `ridge` is added to the diagonal, and more if rounding makes the matrix
+    indefinite.
     """
     if metric.ndim == 3:
         blocks = [inverse(block, ridge) for block in metric]
@@ -69,18 +70,18 @@ def inverse(metric: Array, ridge: float = 1e-12) -> Any:
                 continue
             return partial(_scaled_solve, factor, scale)
         metric = np.diag(metric)
-    # where nothing bends a long step would be a guess; the largest curvature gives a short one
+    # where the curvature is 0 a long step would be a guess, so use the largest curvature, which gives a short step
     positive = np.where(metric > 0, metric, np.max(metric, initial=1.0))
     return lambda v: v / positive
 
 
-@np.errstate(over="ignore", invalid="ignore")  # where the metric all but vanishes; the search then finds no descent
+@np.errstate(over="ignore", invalid="ignore")  # if the metric is nearly 0; the line search then finds no descent
 def _scaled_solve(factor: Array, scale: Array, v: Array) -> Array:
     return np.asarray(dpotrs(factor, v / scale)[0] / scale)
 
 
 def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
-    """Return diag(rows) matrix diag(columns), an array or a CSR array like `matrix`."""
+    """Return diag(rows) matrix diag(columns), as an array or a CSR array like `matrix`."""
     if not sparse.issparse(matrix):
         if columns is None:
             return matrix * rows[:, None]
@@ -92,7 +93,7 @@ def rescaled(matrix: Any, rows: Array, columns: Array | None = None) -> Any:
 
 
 def without_duplicates(matrix: Any) -> Any:
-    """Return the same array, or a CSR array that stores each entry once."""
+    """Return the array unchanged, or a CSR array that stores each entry once."""
     if not sparse.issparse(matrix) or matrix.has_canonical_format:
         return matrix
     merged = sparse.csr_array(matrix, copy=True)
@@ -106,27 +107,27 @@ def spectral_norm(A: Array) -> float:
 
 
 def box_stretch(A: Array, halves: Array) -> Array:
-    r"""Return for each row s of half-widths a bound on :math:`|A \delta|_2` over :math:`|\delta_j| \le s_j`.
+    r"""Return, for each row s of `halves`, a bound on :math:`|A \delta|_2` over :math:`|\delta_j| \le s_j`.
 
-    The smaller one of :math:`\sqrt{s^\top |A^\top A| s}` and :math:`\|A\|_2 |s|_2`.
+    It is the smaller of :math:`\sqrt{s^\top |A^\top A| s}` and :math:`\|A\|_2 |s|_2`.
     """
-    # |A d|^2 = d'A'A d is at most this where |d| <= s, entry by entry
+    # an upper bound on |A d|^2 = d'A'A d if |d_j| <= s_j for all j
     squares = np.einsum("ij,ij->i", halves @ np.abs(A.T @ A), halves)
     return np.minimum(np.sqrt(squares), spectral_norm(A) * norm(halves, axis=1)) * (1 + 1e-12)
 
 
 def has_nan(values: Array) -> bool:
-    """Return whether a number is missing. The minimum is then NaN, which needs no mask of the size of the array."""
+    """Return whether an entry is NaN. The minimum is NaN then, so no mask of the size of the array is needed."""
     return bool(np.isnan(values.min(initial=np.inf)))
 
 
 def dense(matrix: Any) -> Array:
-    """Return an array, or a small sparse one, as an array."""
+    """Return an array, or a (small) sparse array, as a NumPy array."""
     return np.asarray(matrix.toarray() if sparse.issparse(matrix) else matrix)
 
 
 def orthogonal_to(factor: Array) -> Array:
-    """Return directions v with factor'v = 0, shape (n, k), whatever the scales of the features."""
+    """Return directions v with factor'v = 0, shape (n_features, k), robust to the scales of the features."""
     scale = norm(factor, axis=1)
     moved = np.flatnonzero(scale)
     found = linalg.null_space((factor[moved] / scale[moved, None]).T, rcond=FLAT)

@@ -1,4 +1,4 @@
-"""Warnings that name the line of the user's code, however deep in the library they arise."""
+"""Warnings that point to the line of the user's code, even if they arise deep in the library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PACKAGE = __name__.split(".")[0]
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn, naming the line that called the outermost of this package's functions."""
+    """Warn at the line that called into this package, that is, the caller of its outermost function."""
     frame, level, found = sys._getframe(1), 2, 2
     while frame.f_back is not None:
         if frame.f_globals.get("__name__", "").split(".")[0] == PACKAGE:

@@ -17,7 +17,7 @@ def stretches(n: int) -> Iterator[slice]:
 
 
 def by_stretches(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an elementwise method of arrays (vectors, or 0-d) work through long vectors in pieces."""
+    """Make an elementwise method, of vectors or 0-d arrays, process long vectors in pieces."""
 
     @wraps(method)
     def stretched(self: Any, *arrays: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Sets that are common to all rows: smooth ones, polytopes, and those that know their nearest points."""
+"""Sets common to all rows: smooth sets, polytopes, and sets with a projection."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from holdfast._core.row_forms import Array, RowHessians
 from holdfast._core.row_sets import RowSets, SmoothedSet
 
 MOST_STEPS = 200
-"""Most Newton steps to the least multiple of a set that reaches a target; a few are the rule."""
+"""Limit on the Newton steps to the least multiple of a set that reaches a target; a few are usually enough."""
 DIFFERENCE = 1e-6
-"""Step of central differences of nearest points, as a share of the size of the set."""
+"""The step of central differences of nearest points, relative to the size of the set."""
 
 
 class CommonSet(RowSets):
-    """One set for all rows. A new one states `support`, `point` and `scaled`, and has kinks nowhere but at w = 0.
+    """One set for all rows. A subclass states `support`, `point` and `scaled`; its support has a kink only at w = 0.
 
-    All else is derived, and overridden where a formula is faster; see :class:`ProjectableSet` for sets with kinks.
+    Everything else is derived, and may be overridden by faster formulas. See :class:`ProjectableSet` for sets with
+    other kinks.
     """
 
     is_common = True
 
     @abstractmethod
     def point(self, w: Array) -> Array:
-        """Return a point of the set that attains the support, 0 where that is 0."""
+        """Return a point of the set that attains the support; 0 if the support is 0."""
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
-        """Return the smallest multiple of the set that reaches `target`, inf where none does."""
+        """Return the smallest multiple of the set that contains `target`, inf if there is none."""
         return least_share(self, target, np.ones(1), np.full(len(target), norm(target)) if sizes is None else sizes)
 
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        return np.array(self.point(w))[None]  # a copy: the point may be remembered
+        return np.array(self.point(w))[None]  # a copy, as the point may be cached
 
     def adjoint(self, w: Array, r: Array) -> Array:
         return np.add.reduce(r, axis=None) * self.point(w)  # np.sum without its detours, which cost as much
@@ -63,7 +64,7 @@ class CommonSet(RowSets):
 
 
 class SignedSets(RowSets):
-    """A common set that is not symmetric, turned round the origin in the rows whose sign is -1."""
+    """A common set that is not symmetric, mirrored at the origin in rows whose sign is -1."""
 
     is_symmetric = False
 
@@ -73,7 +74,7 @@ class SignedSets(RowSets):
         self.is_sublinear = base.is_sublinear
 
     def _sides(self, w: Array, *weights: Array) -> Iterator[tuple[Any, ...]]:
-        """Yield (sign, sign * w, weights of the rows of that sign)."""
+        """Yield (sign, sign * w, weights of the rows with this sign, 0 for others)."""
         for sign in (-1.0, 1.0):
             yield sign, sign * w, *(np.where(self.signs == sign, each, 0.0) for each in weights)
 
@@ -105,15 +106,15 @@ class SignedSets(RowSets):
         return SignedSets(self.base.smoothed(delta), self.signs)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
-        # kinks of either side in turn; where the second move undoes the first, the proof says what that costs
+        # snap to the kinks of both sides in turn; if the second move undoes the first, the proof accounts for the cost
         return -self.base.snapped_to_kinks(-self.base.snapped_to_kinks(w, delta, factor), delta, factor)
 
 
 class ExplicitSet(CommonSet):
-    """A common set whose `support`, `point` and `hessian_parts` take several directions too, features along the last axis."""
+    """A common set whose `support`, `point` and `hessian_parts` also take arrays of directions along the last axis."""
 
     def hessian_parts(self, w: Array) -> tuple[Array, Array]:
-        """Return (b, f): the Hessian of the support is diag(b) - f p p', p being the `point`. 0 where faces are flat."""
+        """Return (b, f) of the Hessian diag(b) - f p p' of the support, p being the `point`; both 0 for polytopes."""
         return np.zeros(w.shape), np.zeros(w.shape[:-1])
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
@@ -138,7 +139,7 @@ class ExplicitSet(CommonSet):
 
 
 class CommonPolytope(ExplicitSet):
-    """A set with corners and flat faces alone."""
+    """A set with only corners and flat faces."""
 
     is_smooth = False
 
@@ -147,7 +148,7 @@ class CommonPolytope(ExplicitSet):
 
 
 class SmoothedCommonSet(CommonSet, SmoothedSet):
-    """A support with kinks, common to all rows, made smooth in its own way."""
+    """A common set whose support, which has kinks, is smoothed by a formula of its own."""
 
     base: CommonSet
 
@@ -169,13 +170,13 @@ class SmoothedCommonSet(CommonSet, SmoothedSet):
 
 
 class ProjectableSet(CommonSet):
-    """A set with kinks that knows the nearest of its points. A new one states `support`, `point`, `scaled` and `nearest`."""
+    """A set with kinks and a projection. A subclass states `support`, `point`, `scaled` and `nearest`."""
 
     is_smooth = False
 
     @abstractmethod
     def nearest(self, points: Array) -> Array:
-        """Return the points of the set that are nearest, in l2, to points of shape (n_points, n_features)."""
+        """Return the points of the set nearest, in l2, to the given points, shape (n_points, n_features)."""
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
@@ -186,7 +187,7 @@ class ProjectableSet(CommonSet):
                 return multiple
             if not reach > 0:
                 return np.inf
-            # a Newton step on the distance, convex in the multiple: no smaller multiple reaches the target in this direction
+            # a Newton step on the distance, which is convex in the multiple; no smaller multiple reaches the target
             least = float(target @ rest) / reach
             if least <= multiple:
                 return multiple
@@ -206,7 +207,8 @@ class ProjectableSet(CommonSet):
         return ProximalSet(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
-        # w / mu less its nearest point p is normal to the set at p, so p is also nearest to p + that normal times any number
+        # w / mu minus its nearest point p is normal to the set at p, so p is also the point nearest to p + c * normal,
+        # c >= 0
         mu = ProximalSet(self, delta).share(len(w))
         at = w / mu
         point = self.nearest(at[None])[0]
@@ -216,8 +218,8 @@ class ProjectableSet(CommonSet):
 class ProximalSet(SmoothedCommonSet):
     r"""A set with support :math:`T = \max_{d \in S} w^\top d - \frac{\mu}{2} |d|_2^2 + \delta`, :math:`\mu = 2 \delta / R^2`.
 
-    R bounds the lengths of its points, so that :math:`t \le T \le t + \delta`. The maximum is at the point of S nearest to
-    :math:`w / \mu`, the gradient of T.
+    R is a bound on the lengths of points of S, so that :math:`t \le T \le t + \delta`. The maximum is attained at the
+    point of S nearest to :math:`w / \mu`, which is the gradient of T.
     """
 
     base: ProjectableSet
@@ -225,7 +227,7 @@ class ProximalSet(SmoothedCommonSet):
     @remembered
     def share(self, n_features: int) -> float:
         r"""Return :math:`\mu`."""
-        # mu |d|^2 / 2 takes at most mu R^2 / 2 off the support, and delta makes up for that
+        # mu |d|^2 / 2 lowers the support by at most mu R^2 / 2 = delta, and delta is added to make up for it
         square = float(np.square(self.base.stretch(np.eye(n_features))))
         return 2 * self.delta / square if square > 0 else 1.0
 
@@ -247,10 +249,10 @@ class ProximalSet(SmoothedCommonSet):
 
     @remembered
     def _hessian(self, w: Array) -> Array:
-        r"""Return the slopes of the nearest point over :math:`\mu`, by differences in units of :math:`w / \mu`."""
+        r"""Return the derivative of the nearest point by w, from central differences at :math:`w / \mu`."""
         mu = self.share(len(w))
         at, reach = w / mu, float(self.base.stretch(np.eye(len(w))))
-        # a step far below the size of an entry would be lost in its rounding
+        # a step much smaller than an entry would be lost in the entry's rounding
         sizes = DIFFERENCE * np.maximum(reach, np.abs(at))
         moves = np.diag(sizes)
         slopes = (self.base.nearest(at + moves) - self.base.nearest(at - moves)) / sizes[:, None]

@@ -1,7 +1,7 @@
-"""The decision to use compiled kernels; `kernels` itself is imported only where they may save more time than loading takes.
+"""The decision whether to use compiled kernels. `kernels` is imported only if that may save more time than it takes.
 
-The choice depends on the size of the fit and on whether the kernels lie compiled on disk when the process first asks, never
-on a timing and never on earlier fits. Either way the optimum is certified alike; the results differ by rounding.
+The decision depends on the size of the fit, and on whether compiled kernels are on disk when the process first asks. It
+never depends on timings or on earlier fits. The optimum is certified either way; results differ by rounding only.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from holdfast._core.progress import reporter
 _said: list[Exception] = []
 HERE = Path(__file__).parent
 WORTHWHILE = 8e6
-"""Matrix entries from which passes use kernels that are on disk already: loading them and numba takes some 0.4 s."""
+"""From this number of matrix entries, passes use kernels that are on disk; loading them and numba takes some 0.4 s."""
 COMPILING = 200.0
-"""Times as many entries, 1.6e9, from which passes wait for the compiler: 3 s, on a slow machine 10, of which a fit of the
-hinge loss, 25 s in NumPy, saves as much."""
+"""From this many times `WORTHWHILE` (1.6e9 entries), passes wait for the compiler. That takes 3 s, on a slow machine
+10 s, and saves as much in a fit of the hinge loss that takes 25 s in NumPy."""
 STEPS_WORTHWHILE = 1e6
-"""Entries visited by stochastic steps, plus 30 a step, from which they are compiled: half a second of plain Python."""
+"""From this number of entries visited (plus 30 per step), steps use kernels on disk: 0.5 s in plain Python."""
 COMPILING_STEPS = 40.0
-"""Times as many visits, 4e7, from which steps wait for the compiler: 20 s of plain Python."""
+"""From this many times `STEPS_WORTHWHILE` (4e7 visits), steps wait for the compiler: 20 s in plain Python."""
 
 
 def repays(n_entries: int) -> bool:
-    """Return whether passes over so many matrix entries should use kernels."""
+    """Return whether passes over `n_entries` matrix entries should use kernels."""
     return n_entries >= WORTHWHILE and (n_entries >= COMPILING * WORTHWHILE or are_cached("PASSES")) and is_installed()
 
 
 def steps_repay(n_visits: int) -> bool:
-    """Return whether stochastic steps that visit so many entries should be compiled."""
+    """Return whether stochastic steps that visit `n_visits` entries should use kernels."""
     is_long = n_visits >= COMPILING_STEPS * STEPS_WORTHWHILE
     return n_visits >= STEPS_WORTHWHILE and (is_long or are_cached("STEPS")) and is_installed()
 
@@ -48,33 +48,33 @@ def is_installed() -> bool:
 
 @cache
 def are_cached(group: str) -> bool:
-    """Return whether all kernels of a group, "PASSES" or "STEPS", lay compiled on disk when this was first asked."""
+    """Return whether all kernels of a group, "PASSES" or "STEPS", were compiled on disk at the first call."""
     return _may_be_cached() and bool(
         _asked(lambda kernels: all(kernels.named(name).is_cached() for name in getattr(kernels, group)))
     )
 
 
 def _may_be_cached() -> bool:
-    """Return whether numba is worth asking: where none lie beside this file, loading it costs more than many a fit."""
+    """Return whether kernels may be on disk; if not, loading numba, which costs more than many fits, is avoided."""
     is_elsewhere = "NUMBA_CACHE_DIR" in os.environ or not os.access(HERE, os.W_OK)
     return is_elsewhere or any((HERE / "__pycache__").glob("kernels.*.nbi"))
 
 
 @cache
 def kernel(name: str) -> Any | None:
-    """Return the compiled function of this name, compiling it if need be; None without numba."""
+    """Return the compiled function of this name, compiling it if necessary; None without numba."""
     return _asked(lambda kernels: kernels.named(name).loaded)
 
 
 def _asked(question: Callable[[Any], Any]) -> Any | None:
-    """Return the answer of the module of kernels, or None without numba or where its cache is damaged."""
+    """Return question(kernels), or None if numba is not installed or its cache is damaged."""
     if not is_installed():
         return None
     try:
         from holdfast._core import kernels
 
         return question(kernels)
-    except Exception as reason:  # whatever a damaged cache makes of it
+    except Exception as reason:  # a damaged cache may raise any error
         _warn_uncompiled(reason)
         return None
 
@@ -82,11 +82,11 @@ def _asked(question: Callable[[Any], Any]) -> Any | None:
 def compile(*, verbose: int = 1) -> None:
     """Compile the kernels for large data and keep them on disk, once after installation.
 
-    Until then fits run in NumPy, unless they are so long that compiling surely repays, so that no first fit waits for a
-    compiler. Afterwards passes over 8 million matrix entries and more, and stochastic steps over a million, use the kernels,
-    in this process and in all that start later. Results change by rounding only. Needs numba (``pip install
-    holdfast[fast]``); without it, nothing happens. numba keeps the kernels in the folder that ``NUMBA_CACHE_DIR`` names, or
-    beside holdfast, and compiles them anew for another version of holdfast or numba, or another type of processor.
+    Before that, fits run in NumPy, so that no first fit waits for a compiler, unless a fit is so long that compiling
+    surely pays off. Afterwards, passes over 8 million matrix entries or more, and stochastic steps over a million or
+    more, use the kernels, in this process and in later ones. Results change by rounding only. This needs numba (``pip
+    install holdfast[fast]``); without numba nothing happens. numba keeps the kernels in the folder ``NUMBA_CACHE_DIR``,
+    or beside holdfast. It compiles them again for another version of holdfast or numba, or another type of processor.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def compile(*, verbose: int = 1) -> None:
 
 
 def _warn_uncompiled(reason: Exception) -> None:
-    """Say, once, that fits go on without compiled kernels, and how to get them back."""
+    """Warn, once, that fits continue without compiled kernels, and how to repair them."""
     if not _said:
         _said.append(reason)
         warn_caller(

@@ -1,6 +1,6 @@
-"""Steps of a perceptron against deleted features, in plain Python: they run as they stand, and `kernels` compiles them.
+"""Perceptron steps against deleted features, in plain Python, which `kernels` compiles if numba is installed.
 
-Rows arrive as (values, indices, indptr) of a CSR matrix; dense rows have one row of `indices` for all.
+Rows are given as (values, indices, indptr) of a CSR matrix; dense rows share one row of `indices`.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 NEXT_TO_NOTHING = 1e-200
-"""What gains are divided by where the price is 0, so that what is free of charge comes first."""
+"""Divides gains in place of a price of 0, so that free features come first."""
 
 
 def deletion_steps(
@@ -32,11 +32,12 @@ def deletion_steps(
     late_W,
     late_b,
 ):
-    """Take a step for each row with each of K perceptrons, and return the sums of their losses, shape (K,).
+    """Take one step for each row with each of K perceptrons, and return the sums of their losses, shape (K,).
 
-    `signs` has shape (n_rows, K). The deficit of a row is ``asked - y b - sum_j a_j`` plus the most that deletions gain, which
-    is a_j - rate worth_j for feature j, at `prices` up to `capacity`. W, b and the sums of their changes, that of step t with
-    the weight t, are changed in place; `t` steps have been taken before.
+    `signs` has shape (n_rows, K). The deficit of a row is ``asked - y b - sum_j a_j`` plus the largest gain of
+    deletions. Deleting feature j gains a_j - rate worth_j at the price ``prices[j]``, and the prices may add up to
+    `capacity`. W and b are changed in place, and so are `late_W` and `late_b`, the sums of their changes weighted by
+    the number of the step. `t` is the number of steps taken before.
     """
     losses = np.zeros(W.shape[0])
     for i in range(steps.size):
@@ -56,8 +57,8 @@ def deletion_steps(
             if deficit > 0:
                 losses[k] += deficit
                 new = np.minimum(np.maximum(w + steps[i] * y * left * x, -bound), bound)
-                # the mean of the vectors before each of n steps is the last vector less sum_t t (change of step t) / n, which
-                # only asks for the row's own features
+                # the mean of the vectors before each of n steps is the last vector minus sum_t t (change of step t) /
+                # n. This needs only the row's own features
                 late_W[k][where] += t * (new - w)
                 W[k][where] = new
                 shifted = min(max(b[k] + steps[i] * y, -bound), bound)
@@ -67,12 +68,12 @@ def deletion_steps(
 
 
 def fraction_left(gains, prices, capacity):
-    """Return the share left of each feature when a fractional knapsack of gains is deleted, the best gain per price first."""
+    """Return the remaining share of each feature after the best deletions in parts, by descending gain per price."""
     left = np.ones(gains.size)
     chosen = np.flatnonzero(gains > 0)
     order = chosen[np.argsort(-gains[chosen] / np.maximum(prices[chosen], NEXT_TO_NOTHING))]
     for j in order:
-        # what costs inf is last in the order, and loses nothing
+        # features of price inf come last, and keep their full share
         if prices[j] > capacity:
             left[j] = 1.0 - capacity / prices[j]
             break
@@ -82,7 +83,7 @@ def fraction_left(gains, prices, capacity):
 
 
 def whole_left(gains, prices, capacity):
-    """Return the share left of each feature when the best whole ones are deleted, by dynamic programming over whole prices."""
+    """Return the remaining share (0 or 1) of each feature after the best whole deletions, by dynamic programming."""
     left = np.ones(gains.size)
     chosen = np.flatnonzero(gains > 0)
     best, taken = np.zeros(capacity + 1), np.zeros((chosen.size, capacity + 1), dtype=np.bool_)
@@ -100,4 +101,4 @@ def whole_left(gains, prices, capacity):
 
 
 HELPERS = (fraction_left, whole_left)
-"""Functions that the steps call, and that `kernels` compiles with them."""
+"""Functions called by the steps, which `kernels` compiles with them."""

@@ -1,12 +1,15 @@
-"""Stochastic gradient steps in plain Python: they run as they stand, and `kernels` compiles them where there is numba.
+"""Stochastic gradient steps in plain Python, which `kernels` compiles if numba is installed.
 
-Rows arrive as (values, indices, indptr) of a CSR matrix; dense rows have no `indices`. There are K weight vectors W, shape
-(K, n_features), and C classes: K = C, or K = 1 and C = 2, where class 0 has the vector 0. A row of class y has the
-differences d_k = w_y - w_k, k != y, and costs sum_k loss(u_k, t(d_k)), u_k = 1 - d_k'x - (b_y - b_k).
+Rows are given as (values, indices, indptr) of a CSR matrix; dense rows have no `indices`. There are K weight vectors W,
+shape (K, n_features), and C classes: K = C, or K = 1 and C = 2, where class 0 has the weight vector 0. The loss of a
+row of class y is sum_k loss(u_k, s(d_k)) over k != y, with d_k = w_y - w_k, u_k = 1 - d_k'x - (b_y - b_k), and s(d) the
+standard deviation of d'x under the noise.
 
-Step n visits row ``order[n]`` and moves against the gradient by ``gains[n]``; the ridge shrinks W by ``shrinks[n]``. Where
-there are `draws`, only the vector ``draws[n]`` moves, K times as far. Then W is projected on a Frobenius norm of `bound`.
-W, b and their averages, in which step t has the weight t, are changed in place; `t` steps have been taken before.
+Step n visits row ``order[n]``. It moves W against the gradient, times ``gains[n]``, and the ridge shrinks W by the
+factor ``1 - shrinks[n]``. If `draws` is not empty, only the vector ``draws[n]`` moves, K times as far. Then W is
+projected onto the ball of Frobenius norm `bound`. W, b and their averages are changed in place. The weight of a step in
+the averages is its number, counted from 1 over all calls; the argument `t` is the number of steps taken before this
+call.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -18,25 +21,26 @@ import math
 import numpy as np
 
 EQUAL = 1e-13
-"""Vectors are equal but for rounding where |w_y - w_k|^2 is below this share of |w_y|^2 + |w_k|^2."""
+"""Vectors count as equal if |w_y - w_k|^2 is below this share of |w_y|^2 + |w_k|^2, as the difference is rounding."""
 SMALLEST_PIVOT, LARGEST_ENTRY = 1e-3, 1e3
-"""The matrix A of `lazy_steps` is multiplied out beyond these limits, where W = A V would lose digits."""
+"""Beyond these limits the matrix A of `lazy_steps` is multiplied out, as W = A V would become inaccurate."""
 
 
 def lazy_steps(
     values, indices, indptr, labels, order, draws, gains, shrinks, loss, sigma, bound, t, W, b, mean_W, mean_b, learn_b
 ):
-    r"""Take steps under noise of deviation `sigma` in every feature, :math:`t(d) = \sigma|d|`: O(nonzeros K + K^3) each.
+    r"""Take steps under noise of standard deviation `sigma` in every feature, at a cost of O(nonzeros K + K^3) each.
 
-    A step is W <- M W + g x' with a K x K matrix M, so that W = A V is kept as a small matrix A and a V that changes at
-    the row's nonzeros only; G = W W' gives the norms. With :math:`S_t = \sum_{k \le t} k A_k` the average is had from
-    :math:`\sum_k k W_k = S_t V_t - U`, where U grows by :math:`S_{t-1}` times the increment of V.
+    The standard deviation of a score is :math:`s(d) = \sigma|d|`. A step is W <- M W + g x' with a K x K matrix M. So W
+    = A V is stored as a small matrix A and a V that changes only at the nonzeros of the row; G = W W' gives the norms.
+    With :math:`S_t = \sum_{k \le t} k A_k` after step t, the average follows from :math:`\sum_k k W_k = S_t V_t - U`,
+    where each step adds :math:`S_{t-1}` times the increment of V to U.
     """
     K = W.shape[0]
     C = max(K, 2)
     first = C - K
     V, U = W, mean_W
-    # the mean of the steps so far is a sum with weights 1, ..., t, kept as -U
+    # U is minus the weighted sum of the steps so far: minus their mean times 1 + ... + t
     U *= -0.5 * t * (t + 1.0)
     A, S, M, work = np.eye(K), np.zeros((K, K)), np.empty((K, K)), np.empty((K, K))
     G, score, share = np.empty((K, K)), np.empty(K), np.ones(K)
@@ -62,7 +66,7 @@ def lazy_steps(
                     size += G[q, q]
                 if p >= 0 and q >= 0:
                     both = 2.0 * G[p, q]
-                # |w_p - w_q|^2 from the products in G cancels for vectors that are nearly equal, and what is left is no
+                # |w_p - w_q|^2 from the entries of G cancels for nearly equal vectors, and its rounding error gives no
                 # direction
                 norm[j] = math.sqrt(size - both) if size - both > EQUAL * size else 0.0
                 scale[j] = sigma * norm[j]
@@ -70,20 +74,20 @@ def lazy_steps(
         loss(u, scale, value, slope_u, slope_t)
         if draws.size > 0:
             share[:] = 0.0
-            # one of K vectors moves, K times as far: on average the step of all
+            # one of K vectors moves, K times as far, so that the mean step is that of all vectors
             share[draws[n]] = K
         for k in range(K):
             g[k] = 0.0
             for m in range(K):
                 M[k, m] = 0.0
-            # a ridge draws weights to 0 and not beyond, however long the step
+            # the ridge shrinks weights to 0 at most, however long the step
             M[k, k] = max(1.0 - share[k] * shrinks[n], 0.0)
         j = 0
         for q in range(-first, K):
             if q != p:
                 push = gains[n] * slope_u[j]
-                # the gradient of sigma |d| is sigma d / |d|: the two vectors move towards each other by this share of their
-                # difference
+                # the gradient of sigma |d| is sigma d / |d|, so the two vectors move towards each other by this share
+                # of their difference
                 pinch = gains[n] * slope_t[j] * sigma / norm[j] if norm[j] > 0.0 else 0.0
                 if p >= 0:
                     g[p] += share[p] * push
@@ -103,8 +107,7 @@ def lazy_steps(
         for k in range(K):
             for m in range(K):
                 A[k, m] = work[k, m]
-        # M W + g x' = M A (V + h x') with M A h = g: V changes at the row's nonzeros alone, and the rest is in the small
-        # matrix
+        # M W + g x' = M A (V + h x') with M A h = g: V changes only at the row's nonzeros, A becomes M A
         if solves(work, g, h):
             product(M, G, work)
             product_with_transpose(work, M, G)
@@ -118,7 +121,7 @@ def lazy_steps(
         total = 0.0
         for k in range(K):
             for m in range(K):
-                # (M W + g x') (M W + g x')' with M W x = moved: the norms follow without a look at W
+                # (M W + g x') (M W + g x')' with M W x = moved gives the new norms without a pass over W
                 G[k, m] += moved[k] * g[m] + g[k] * moved[m] + square * (g[k] * g[m])
             total += G[k, k]
         if total > bound * bound:
@@ -128,7 +131,7 @@ def lazy_steps(
         for k in range(K):
             for m in range(K):
                 S[k, m] += t * A[k, m]
-            # t over 1 + ... + t: the mean in which step t has the weight t
+            # t / (1 + ... + t) = 2 / (t + 1): the mean in which step t has the weight t
             mean_b[k] += (b[k] - mean_b[k]) * (2.0 / (t + 1.0))
     fold(A, S, V, U, raw)
     mean_W *= -2.0 / (t * (t + 1.0))
@@ -155,9 +158,10 @@ def plain_steps(
     mean_b,
     learn_b,
 ):
-    r"""Take steps under noise that differs by entry, :math:`t_i(d)^2 = \sum_j s_{ij}^2 d_j^2`: O(n_features K) each.
+    r"""Take steps under noise that differs by entry, at a cost of O(n_features K) each.
 
-    The deviations are rows like the others, (deviations, noisy, noise_ptr), one for all or one for each.
+    The score of row i has the variance :math:`s_i(d)^2 = \sum_j \sigma_{ij}^2 d_j^2`. The standard deviations
+    :math:`\sigma_{ij}` are CSR rows (deviations, noisy, noise_ptr): one row for all, or one for each.
     """
     K, d = W.shape
     C = max(K, 2)
@@ -203,7 +207,7 @@ def plain_steps(
                 j += 1
         for f in range(d):
             for k in range(K):
-                # weights of a feature as they are before the first of them moves
+                # the weights of a feature before any of them moves
                 column[first + k] = W[k, f]
             pulled[:] = 0.0
             j = 0
@@ -235,7 +239,7 @@ def plain_steps(
 
 
 def dots(x, where, V, out):
-    """Set out = V x for a row x with entries at `where` (everywhere, if that is empty); return x'x."""
+    """Set out = V x for a row x with entries at `where` (a dense row if `where` is empty); return x'x."""
     square = 0.0
     for j in range(x.size):
         square += np.float64(x[j]) * x[j]
@@ -293,7 +297,7 @@ def product_with_transpose(A, B, out):
 
 
 def solves(A, g, h):
-    """Set h = A^-1 g, A being overwritten; return False instead where A is too large or too near to singular."""
+    """Set h = A^-1 g, overwriting A; return False instead if A is too large or nearly singular."""
     K = A.shape[0]
     for k in range(K):
         h[k] = g[k]
@@ -324,7 +328,7 @@ def solves(A, g, h):
 
 
 def fold(A, S, V, U, column):
-    """Multiply out: U <- U - S V and V <- A V, then S = 0 and A = 1."""
+    """Multiply out: U <- U - S V and V <- A V; then S = 0 and A = I."""
     K = A.shape[0]
     for j in range(V.shape[1]):
         for k in range(K):
@@ -343,4 +347,4 @@ def fold(A, S, V, U, column):
 
 
 HELPERS = (dots, add, multiply, product, product_with_transpose, solves, fold)
-"""Functions that the steps call, and that `kernels` compiles with them."""
+"""Functions called by the steps, which `kernels` compiles with them."""

@@ -1,4 +1,4 @@
-"""The least multiple of the sets of all rows, added up, that contains a target: a dual norm."""
+"""The least multiple of the sum of all rows' sets that contains a target, which is a dual norm."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from holdfast._core.row_sets import RowSets
 
 SMOOTHINGS = 10.0 ** -np.arange(1.0, 13.0)
-"""Amounts of smoothing, as shares of the support, from the first to the last of a search."""
+"""The amounts of smoothing in a search, from first to last, relative to the support."""
 NEWTON_STEPS, SHORTEST, FARTHEST = 30, 1e-8, 1e4
-"""Steps at one smoothing; the shortest one tried; the longest, in lengths of w, as flat sets leave Newton without a scale."""
+"""The most steps at one smoothing; the shortest step tried, as a share of the Newton step; and the longest,
+relative to |w|, which is needed as flat sets give Newton's method no scale."""
 
 
 CORNERS = 10
-"""Points tried for each feature. One for each is enough (Caratheodory), but a search meets some that it drops again."""
+"""The number of points tried per feature. One is enough (Caratheodory), but a search tries some that it drops again."""
 
 
 RIDGE = 1e-8
@@ -32,23 +33,23 @@ HARDLY, NEAR = 1e-10, 1e-9
 
 
 class Approach(NamedTuple):
-    """Points of the sets whose sum, each times `multiple` of its budget, is nearly the target."""
+    """Points of the sets whose sum, weighted by `multiple` times the budgets, is nearly the target."""
 
     w: Array
-    """The direction whose maximizers these points are."""
+    """The direction whose maximizers are these points."""
     sets: Any
-    """The sets, smoothed."""
+    """The smoothed sets."""
     multiple: float
     least: float
-    """A lower bound on the multiple, whatever the points."""
+    """A lower bound on the multiple for any choice of points."""
 
 
 def approaches(sets: RowSets, target: Array, budgets: Array) -> Iterator[Approach]:
-    r"""Yield ever better approaches to a target; none where the sets do not reach out to it at all.
+    r"""Yield ever better approaches to a target; none if the sets have no extent towards it.
 
     The smallest k with the target in :math:`k \sum_i \beta_i S_i` is the dual norm of the support
-    :math:`t(w) = \sum_i \beta_i t_i(w)`. At the minimum of :math:`t(w)^2/2 - target^\top w` the target is
-    :math:`t \nabla t`. Newton's method, with ever less smoothing.
+    :math:`t(w) = \sum_i \beta_i t_i(w)`. At the minimum of :math:`t(w)^2/2 - target^\top w` the target equals
+    :math:`t \nabla t`. The minimum is found by Newton's method with ever less smoothing.
     """
     beta = np.asarray(budgets / (float(np.sum(budgets)) or 1.0))
     size = float(norm(target)) or 1.0
@@ -56,7 +57,7 @@ def approaches(sets: RowSets, target: Array, budgets: Array) -> Iterator[Approac
     reach = float(np.sum(beta * sets.support(w)))
     if reach == 0 or not np.any(budgets):
         return
-    # start at the minimum along the target itself
+    # start at the minimum along the direction of the target
     w = w / reach**2
     last = SMOOTHINGS[0]
     for smoothing in SMOOTHINGS:
@@ -65,15 +66,16 @@ def approaches(sets: RowSets, target: Array, budgets: Array) -> Iterator[Approac
         w = _newton(_Pooled(smoothed, target / size, beta), starts)
         last = smoothing
         t = float(np.sum(beta * smoothed.support(w)))
-        # weak duality: where k of the sets reach the target, target'w is at most k times the support along any w
+        # weak duality: if k times the sets contain the target, target'w is at most k times the support for any w
         least = size * float(target / size @ w) / float(np.sum(budgets * sets.support(w)))
         yield Approach(w, smoothed, size * t / float(np.sum(budgets)), least)
 
 
 def least_share(sets: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
-    r"""Return the least k, but for rounding, with the target in :math:`k \sum_i \beta_i S_i`; inf where there is none.
+    r"""Return the least k, up to rounding, with the target in :math:`k \sum_i \beta_i S_i`; inf if there is none.
 
-    Entries of the target may be missed by rounding of their `sizes`. Sets that lack the origin grow by no multiple.
+    Entries of the target may be missed by rounding errors relative to `sizes`. For sets without the origin it is inf
+    unless the target is 0, as their multiples do not contain one another.
     """
     best, proved = _share_of_corners(sets, target, budgets, sizes), 0.0
     if not 0 < best < np.inf:
@@ -126,44 +128,44 @@ def _share_of_hull(sets: RowSets, target: Array, budgets: Array, sizes: Array) -
 
 
 def _share_of_corners(sets: RowSets, target: Array, budgets: Array, sizes: Array) -> float:
-    """Return the sum of weights >= 0 with which some maximizers add up to the target: an upper bound on the least share."""
+    """Return the sum of weights >= 0 with which maximizers add up to the target, an upper bound on the least share."""
     corners: list[Array] = []
     weights, rest = np.zeros(0), target
     for _ in range(CORNERS * len(target)):
         if np.all(np.abs(rest) <= MISSED * sizes):
             return float(np.sum(weights))
         corner = sets.adjoint(rest, budgets)
-        # none of the points found so far is ahead of the rest, so a point that is ahead brings the sum nearer
+        # no point found so far has a positive product with the rest, so a point that has one brings the sum nearer
         if not sets.has_origin or corner @ rest <= ROUNDING * norm(corner) * norm(rest):
             break
         corners.append(corner)
-        # all weights anew, not only that of the new point: a polytope is then done with in finitely many steps
+        # refit all weights, not only that of the new point, so that a polytope takes finitely many steps
         weights = nnls(np.transpose(corners), target)[0]
         rest = target - weights @ np.array(corners)
     return np.inf
 
 
 class _Pooled(NamedTuple):
-    """The function t(w)^2 / 2 - target'w, t being the mean support."""
+    """The function t(w)^2 / 2 - target'w, with t the mean of the supports weighted by beta."""
 
     sets: RowSets
     target: Array
     beta: Array
 
     def at(self, w: Array) -> tuple[float, float, Array, Array]:
-        """Return its value, t, the gradient of t, and its own gradient."""
+        """Return the value of the function, t, the gradient of t, and the gradient of the function."""
         t, point = float(np.sum(self.beta * self.sets.support(w))), self.sets.adjoint(w, self.beta)
         return 0.5 * t**2 - float(self.target @ w), t, point, t * point - self.target
 
     def hessian(self, w: Array, t: float, point: Array) -> Array:
-        """Return its Hessian, bent a little more, as it is flat along features from which smoothed kinks keep the point."""
+        """Return the Hessian of the function plus a small ridge: it is flat along features that kinks keep at 0."""
         found = self.sets.curvature(w, t * self.beta, np.zeros_like(self.beta)) + np.outer(point, point)
         bends = np.diag(found)
         return found + RIDGE * np.diag(np.where(bends > 0, bends, np.max(bends, initial=0.0)))
 
 
 def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
-    """Return w near the minimum, from the best of some starts."""
+    """Return a w near the minimum, starting from the best of `starts`."""
     w = min(starts, key=lambda start: pooled.at(start)[0])
     value, t, point, gradient = pooled.at(w)
     for _ in range(NEWTON_STEPS):
@@ -174,12 +176,12 @@ def _newton(pooled: _Pooled, starts: Sequence[Array]) -> Array:
         slope, length = float(gradient @ step), 1.0
         there = pooled.at(w + step)
         while not there[0] <= value + 1e-4 * length * slope:
-            # a decrease below rounding cannot be seen in the value, but still in the gradient
+            # a decrease below rounding is not visible in the value, but may be in the gradient
             if -slope <= ROUNDING * abs(value) or length < SHORTEST:
                 break
             length *= 0.5
             there = pooled.at(w + length * step)
-        # neither the value nor the gradient says that this is nearer to the minimum
+        # neither the value nor the gradient shows progress
         if norm(there[3]) > 0.5 * norm(gradient) and not there[0] < value - ROUNDING * abs(value):
             return w
         w = w + length * step

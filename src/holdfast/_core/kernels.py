@@ -1,4 +1,4 @@
-"""Compiled kernels, the one door to numba: elementwise losses, passes over rows and stochastic steps that take any of them.
+"""Compiled kernels, the only use of numba: elementwise losses, and passes and stochastic steps that take any loss.
 
 A loss kernel fills (l, l_u, l_t) from (u, t) for a short vector. Its type is fixed, so a pass calls it through a pointer
 and is compiled, and cached on disk, once for all losses. Tests hold each kernel equal to the NumPy definition.
@@ -29,11 +29,11 @@ LOSS = types.void(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
 BLOCK_ROWS = 64
 LN2 = math.log(2)
 EXACT_SUMS = {"contract", "nsz", "arcp"}
-"""Liberties that the compiler may take; reordering sums is not among them."""
+"""The fast-math flags that the compiler may use; they do not include reordering of sums."""
 
 
 class Kernel:
-    """A function compiled for the signatures stated here and for no others."""
+    """A function that is compiled for the given signatures only."""
 
     def __init__(self, function: Callable[..., Any], signatures: list[Any], fastmath: Any):
         self.function: Any = njit(cache=True, error_model="numpy", fastmath=fastmath)(function)
@@ -43,30 +43,30 @@ class Kernel:
         return self.function(*arguments)
 
     def is_cached(self) -> bool:
-        """Return whether numba finds it on disk, for this machine and this source, in every signature."""
+        """Return whether numba finds the kernel on disk, for this machine and this source, in every signature."""
         cache, context = self.function._cache, self.function.targetctx
         if not cache._cache_file._load_index():
-            return False  # without setting up the compiler, which takes 0.2 s
+            return False  # return before setting up the compiler, which takes 0.2 s
         return all(cache.load_overload(signature, context) is not None for signature in self.signatures)
 
     @cached_property
     def loaded(self) -> Kernel:
-        """The kernel itself, after it has been read from disk or compiled."""
+        """The kernel itself, after loading it from disk or compiling it."""
         for signature in self.signatures:
             self.function.compile(signature)
-        self.function.disable_compile()  # arguments of other types are converted, or refused
+        self.function.disable_compile()  # arguments of other types are converted or refused
         return self
 
 
 def compiled_for(*signatures: Any, fastmath: Any = False) -> Callable[[Callable[..., Any]], Kernel]:
-    """Return a decorator that makes a kernel of a function."""
+    """Return a decorator that turns a function into a kernel."""
     return lambda function: Kernel(function, list(signatures), fastmath)
 
 
 def _mills_polynomial() -> str:
     """Return, as Horner's rule in y = (x - 3.75) / (x + 3.75), the polynomial for (1 + x) Q(x) / density(x), x >= 0."""
-    # the quotient is smooth and bounded over all x >= 0, which the map takes to [-1, 1); a fit at Chebyshev's nodes is nearly
-    # the best polynomial
+    # the quotient is smooth and bounded for x >= 0, which is mapped to [-1, 1); a fit at Chebyshev nodes is nearly the
+    # best polynomial
     y = np.cos(np.pi * (np.arange(400) + 0.5) / 400)
     x = 3.75 * (1 + y) / (1 - y)
     fit = np.polynomial.Chebyshev.fit(y, np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2)) * (1 + x), 24, domain=[-1, 1])
@@ -75,17 +75,18 @@ def _mills_polynomial() -> str:
     return f"{'(' * (len(coefficients) - 1)}{coefficients[-1]!r}{terms}"
 
 
-# Written out and inlined: only a straight line of multiplications is vectorised.
+# Written out and inlined, as only straight-line code is vectorised.
 mills_polynomial = njit(inline="always")(eval(f"lambda y: {_mills_polynomial()}"))
 
 
 @njit(inline="always")
 def exponential(x):  # type: ignore[no-untyped-def]
     """exp(x) for x <= 0, to 2e-16, in operations that vectorise (libm's does not)."""
-    # below this 2^k would be no normal number
+    # below this, 2^k would not be a normal number
     x = x if x > -700.0 else -700.0
     k = math.floor(x * 1.4426950408889634 + 0.5)
-    # ln 2 in two parts (Cody & Waite): the first ends in zeros, so that its product with k is exact, and nothing is lost in r
+    # ln 2 in two parts (Cody & Waite): the first ends in zero bits, so its product with k is exact, and r stays
+    # accurate
     r = (x - k * 0.693147180369123816490) - k * 1.90821492927058770002e-10
     r3 = 1 / 6 + r * (
         1 / 24
@@ -113,20 +114,20 @@ def gaussian_tail(x):  # type: ignore[no-untyped-def]
     """Return h(x) = density - x Q, the upper tail Q and the density of the standard normal at x >= 0."""
     ratio = mills_polynomial((x - 3.75) / (x + 3.75)) / (1 + x)
     density = 0.3989422804014327 * exponential(-0.5 * x * x)
-    # far out this is rounding of either sign, beside a density that is next to nothing
+    # for large x this is rounding of either sign, times a density of nearly 0
     excess = 1 - x * ratio
     return density * (excess if excess > 0 else 0.0), density * ratio, density
 
 
 class LossKernel(Kernel, types.WrapperAddressProtocol):
-    """A loss, which other kernels call through its address."""
+    """A loss kernel, which other kernels call through its address."""
 
     def __init__(self, function: Callable[..., Any]):
         super().__init__(function, [LOSS], EXACT_SUMS)
 
     @cached_property
     def address(self) -> int:
-        """The address, which takes a millisecond to look up and would be looked up at every call otherwise."""
+        """The address, cached as a lookup takes a millisecond and would otherwise happen at every call."""
         return _get_wrapper_address(self.loaded.function, LOSS)
 
     def __wrapper_address__(self):  # type: ignore[no-untyped-def]
@@ -196,8 +197,8 @@ def expected_logistic(u, t, loss, slope, scale_slope):  # type: ignore[no-untype
     """Expected logistic loss by the two trapezoid rules of its definition."""
     for i in range(u.size):
         x, g0, g1, g2 = u[i] - 1, 0.0, 0.0, 0.0
-        # E softplus(x + tZ) is a mean over normal nodes where t is small. Where it is large softplus is too sharp for these
-        # nodes; as softplus(x) = E (x - L)_+ with L logistic, it is a mean of Gaussian hinges over L
+        # for small t, E softplus(x + tZ) is a mean over normal nodes. For large t softplus is too sharp for these
+        # nodes; as softplus(x) = E (x - L)_+ with L logistic, it is then a mean of Gaussian hinges over L
         if t[i] <= 2:
             for k in range(NORMAL_NODES.size):
                 v = x + t[i] * NORMAL_NODES[k]
@@ -225,7 +226,7 @@ def _sweep_signature(dtype):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def add_rows(X, start, size, r, out):  # type: ignore[no-untyped-def]
-    """Add X[start : start + size]'r; four rows at once, so that `out` is read and written once for all of them."""
+    """Add X[start : start + size]'r, four rows at a time, so that `out` is read and written once for all four."""
     whole = size - size % 4
     for i in range(0, whole, 4):
         k, r0, r1, r2, r3 = start + i, r[i], r[i + 1], r[i + 2], r[i + 3]
@@ -238,11 +239,11 @@ def add_rows(X, start, size, r, out):  # type: ignore[no-untyped-def]
 
 @compiled_for(_sweep_signature(types.float64), _sweep_signature(types.float32), fastmath=True)
 def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # type: ignore[no-untyped-def]
-    """Value, pull, balance and sum of scale slopes, 64 rows at a time, so that X is read from memory once.
+    """Return value, pull, balance and sum of scale slopes, 64 rows at a time, so that X is read from memory once.
 
-    Sums are float64 whatever the type of X: with float32 sums a line search near the optimum sees only noise.
+    Sums are float64 for any type of X, as with float32 sums a line search near the optimum would see only noise.
 
-    `t` and `target` have one entry or one a row; `scale_slopes` is filled when it has one a row too.
+    `t` and `target` have a single entry, or one for each row; `scale_slopes` is filled if it has one for each row.
     """
     n, d = X.shape
     pull, balance, value, total = np.zeros(d), 0.0, 0.0, 0.0
@@ -273,7 +274,7 @@ def margin_sweep(X, signs, weights, w, b, t, target, loss, scale_slopes):  # typ
                 scale_slopes[start + i] = c * slope_t[i]
             r[i] = c * signs[start + i] * slope_u[i]
             balance += r[i]
-        # rows are read a second time, from cache
+        # the rows are read a second time, but from cache
         add_rows(X, start, size, r, pull)
     return value, pull, balance, total
 
@@ -283,10 +284,10 @@ SINGLE = types.Array(types.float32, 2, "C", readonly=True)
 
 @compiled_for(types.UniTuple(VECTOR, 2)(SINGLE, INPUT, INPUT, types.float64, INPUT), fastmath=True)
 def single_sweep(X, weights, v, shift, extra):  # type: ignore[no-untyped-def]
-    """Fill m = X v + shift and X'(weights * m + extra) in float32: the sums of a block of rows, which float64 adds up."""
+    """Return m = X v + shift and X'(weights * m + extra); sums within blocks of rows are float32, else float64."""
     n, d = X.shape
     m, out = np.empty(n), np.zeros(d)
-    # of any size: what is summed must not leave the range of float32
+    # scale the numbers, so that sums stay in the range of float32
     longest = np.max(np.abs(v)) if d > 0 else 0.0
     longest = longest if longest > 0 else 1.0
     direction, part = (v / longest).astype(np.float32), np.zeros(d, dtype=np.float32)
@@ -313,7 +314,7 @@ def single_sweep(X, weights, v, shift, extra):  # type: ignore[no-untyped-def]
 
 @compiled_for(VECTOR(SINGLE, INPUT), fastmath=True)
 def dot_sweep(X, w):  # type: ignore[no-untyped-def]
-    """Fill X w, summed in float64."""
+    """Return X w, summed in float64."""
     n, d = X.shape
     out = np.empty(n)
     for i in range(n):
@@ -326,7 +327,7 @@ def dot_sweep(X, w):  # type: ignore[no-untyped-def]
 
 @compiled_for(VECTOR(SINGLE, INPUT), fastmath=True)
 def pull_sweep(X, r):  # type: ignore[no-untyped-def]
-    """Fill X'r, summed in float64."""
+    """Return X'r, summed in float64."""
     n, d = X.shape
     out = np.zeros(d)
     for start in range(0, n, BLOCK_ROWS):
@@ -341,7 +342,7 @@ def _squares_signature(dtype):  # type: ignore[no-untyped-def]
 
 @compiled_for(_squares_signature(types.float64), _squares_signature(types.float32), fastmath=True)
 def square_sweep(X, weights):  # type: ignore[no-untyped-def]
-    """Fill sum_i weights_i x_ij**2, summed in float64."""
+    """Return sum_i weights_i x_ij**2, summed in float64."""
     n, d = X.shape
     out = np.zeros(d)
     whole = n - n % 4
@@ -366,10 +367,10 @@ def _normal_signature(dtype):  # type: ignore[no-untyped-def]
     return types.UniTuple(VECTOR, 2)(data, index, index, INPUT, INPUT, types.float64, INPUT)
 
 
-# no fastmath: sums that gather are slower vectorised
+# without fastmath, as sums over gathered entries are slower when vectorised
 @compiled_for(_normal_signature(types.float64), _normal_signature(types.float32))
 def normal_sweep(data, indices, indptr, weights, v, shift, extra):  # type: ignore[no-untyped-def]
-    """Fill m = X v + shift and X'(weights * m + extra) of CSR rows, each row used twice while it is in cache."""
+    """Return m = X v + shift and X'(weights * m + extra) for CSR rows, using each row twice while it is in cache."""
     n = weights.size
     m, out = np.empty(n), np.zeros(v.size)
     for i in range(n):
@@ -395,7 +396,7 @@ INDICES, NUMBERS, TABLE = (
 
 
 def _steps_signature(dtype, *noise):  # type: ignore[no-untyped-def]
-    """Return the type of steps over rows of this dtype: rows, labels and order, gains, the loss, the noise, the state."""
+    """Return the signature of steps over rows of this dtype: rows, labels, order, gains, loss, noise, state."""
     rows = types.Array(dtype, 1, "C", readonly=True), INDICES, NUMBERS
     visits = NUMBERS, NUMBERS, NUMBERS, INPUT, INPUT, types.FunctionType(LOSS)
     state = types.float64, types.int64, TABLE, VECTOR, TABLE, VECTOR, types.boolean

@@ -1,4 +1,4 @@
-"""Labels of rows and columns, which must agree, because errors are matched to rows and columns by position."""
+"""Checks that labels of rows and columns agree, as errors are matched to rows and columns by position."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SQUARE = ("cov", "shape")
 
 
 def known_columns(X: Any, model: Any = None) -> tuple[list[Any] | None, str]:
-    """Return the names of the columns of X, else those that a model was fitted with, else None; and how they are spelled."""
+    """Return the column names of X, else those a model was fitted with, else None; and the expression for them."""
     for owner, name, spelled in (
         (X, "columns", "X.columns"),
         (model, "feature_names_in_", "model.feature_names_in_"),
@@ -24,26 +24,26 @@ def known_columns(X: Any, model: Any = None) -> tuple[list[Any] | None, str]:
 
 
 def column_name(X: Any, j: Any) -> Any:
-    """Return the name of a column of X, its number where there are no names."""
+    """Return the name of a column of X, or its index if there are no names."""
     return list(X.columns)[j] if hasattr(X, "columns") else int(j)
 
 
 def check_columns(X: Any, metadata: Mapping[str, Any], model: Any = None) -> None:
-    """Raise if frames of values and of errors name columns or rows differently: they would be matched by position.
+    """Raise ValueError if frames of values and errors have different row or column labels, as position decides.
 
-    Where X is an array the columns are those that `model` was fitted with.
+    If X is an array, the columns are those that `model` was fitted with.
     """
     ours, spelled = known_columns(X, model)
     for name, value in metadata.items():
         check_index(X, value, name)
-        if name != "X_radius" and hasattr(value, "columns"):  # one radius a row, whatever its column is called
+        if name != "X_radius" and hasattr(value, "columns"):  # its column's name has no meaning
             _check_same(ours, list(value.columns), name, "columns", spelled, f"{name}[list({spelled})]")
 
 
 def check_features(X: Any, stated: Mapping[str, Any], model: Any = None) -> None:
-    """Raise if numbers stated for each feature, also in parameters of sets, have other labels than the columns of X.
+    """Raise ValueError if numbers by feature, also in parameters of sets, have other labels than the columns of X.
 
-    Where X is an array the columns are those that `model` was fitted with.
+    If X is an array, the columns are those that `model` was fitted with.
     """
     ours, spelled = known_columns(X, model)
     for name, value in stated.items():
@@ -72,7 +72,7 @@ def _check_same(ours: list[Any] | None, theirs: list[Any], subject: str, what: s
 
 
 def check_index(X: Any, value: Any, name: str, of: str = "X") -> None:
-    """Raise if the rows of two pandas objects, `of` and `name`, have different labels, or the same in another order."""
+    """Raise ValueError if two pandas objects, named `of` and `name`, have different row labels or another row order."""
     if not (hasattr(X, "iloc") and hasattr(value, "iloc")) or X.index.equals(value.index):
         return
     if X.index.is_unique and value.index.is_unique and set(X.index) == set(value.index):

@@ -1,4 +1,4 @@
-"""The protocol of a loss: a convex function of the margin deficit and of the scale of the noise."""
+"""The protocol of losses: convex functions of the margin deficit and of the scale of the uncertainty."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ SHORT_CUT = 1e-5
 
 
 class Coupling(NamedTuple):
-    r"""What a number that all rows share takes from the Hessian: :math:`-vv^\top/` total, v the sum of what the rows have to do
-    with it, :math:`\sum_i` u_i :math:`\nabla u_i` + t_i :math:`\nabla t_i`, weights included.
+    r"""The term :math:`-vv^\top/` total that a number shared by all rows adds to the Hessian.
+
+    Here :math:`v = \sum_i` u_i :math:`\nabla u_i` + t_i :math:`\nabla t_i`, where u_i and t_i include the weights.
     """
 
     u: Array
@@ -33,37 +34,37 @@ class Coupling(NamedTuple):
 class Loss(Parameters, ABC):
     r"""A loss :math:`\ell(u, t)`, jointly convex and nondecreasing in both arguments.
 
-    :math:`u = 1 - y f(x)` is the margin deficit and :math:`t \ge 0` says how far the uncertainty of the row can push its
-    score: the support function of a set (worst case) or the standard deviation of a cloud (expectation).
-    It lies above max(u - 1, 0), as the logistic loss and everything above the hinge does: certificates rely on that.
-    All methods are elementwise in float64 and accept any finite `u` and any `t` >= 0, zero included.
+    :math:`u = 1 - y f(x)` is the margin deficit. :math:`t \ge 0` is the effect of the row's uncertainty on its score:
+    the support function of a set (worst case) or the standard deviation of a noise (expectation). A loss must be at
+    least max(u - 1, 0), as the logistic loss and all losses above the hinge are. Certificates rely on this. All methods
+    are elementwise in float64 and accept any finite `u` and any `t` >= 0, zero included.
 
     Attributes
     ----------
     is_homogeneous : bool
         Whether :math:`\ell(ku, kt) = k\,\ell(u, t)` for k > 0. Such a loss has a kink at t = 0.
     has_dual : bool
-        Whether `dual_value` and `dual_scale` are known, from which a certificate is made.
+        Whether `dual_value` and `dual_scale` are known, from which certificates are made.
     is_rowwise : bool
-        Whether a row costs the same alone as among others, so that a pass may go block by block.
+        Whether the loss of a row does not depend on the other rows, so that passes may go block by block.
     is_proper : bool
         Whether the slope in u at u = 1 + f is the probability of the positive class at score f.
     is_worst_case : bool
-        Whether it is a loss at the worst point of a set, a function of u + t: it then rises with t even at t = 0.
+        Whether it is the loss at the worst point of a set, a function of u + t, which rises with t even at t = 0.
     has_affine_scale : bool
-        Whether p(a) is affine, that is, whether it is a function of u and a multiple of t together, plus a multiple of t.
+        Whether p(a) is affine, that is, whether the loss is a function of u plus a multiple of t, plus a multiple of t.
     is_smooth : bool
-        Whether its slopes are continuous for t > 0.
+        Whether the slopes are continuous for t > 0.
     reaches_zero : bool
-        Whether it is 0 far enough on the right side.
+        Whether the loss is 0 for rows far enough on the right side.
     dual_limit : float
         The largest slope in u.
     outside : float
-        A slope in t that it has everywhere: it lies above `outside` times t.
+        A lower bound on the slope in t, so that the loss is at least `outside` times t.
     straight : float
-        A row whose loss bends by no more than this share of what the most bent one does may be left out of a Hessian.
+        A row may be left out of a Hessian if the curvature of its loss is at most this share of the largest one.
     is_hyperbolic : bool
-        Whether it is a hinge rounded by a hyperbola, of which solvers may keep the slopes; see `HyperbolicHinge`.
+        Whether it is a hinge rounded by a hyperbola, whose slopes a solver may keep from fit to fit; see `HyperbolicHinge`.
     """
 
     is_homogeneous = False
@@ -88,24 +89,24 @@ class Loss(Parameters, ABC):
         r"""Return :math:`\ell_{uu}`, :math:`\ell_{ut}` and :math:`\ell_{tt}`."""
 
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-        """Return the results of `evaluate` and `curvature` together, where possible at little more than the cost of one."""
+        """Return the results of `evaluate` and `curvature`, if possible at little more than the cost of one of them."""
         return *self.evaluate(u, t), *self.curvature(u, t)
 
     def couplings(self, u: Array, t: Array) -> Sequence[Coupling]:
-        """Return the terms that a loss of several rows together subtracts from the Hessian; none if `is_rowwise`."""
+        """Return the terms that a loss of several rows at once subtracts from the Hessian; none if `is_rowwise`."""
         return ()
 
     @abstractmethod
     def value(self, u: Array, t: Array) -> Array:
-        r"""Return :math:`\ell(u, t)` by the formula that defines it.
+        r"""Return :math:`\ell(u, t)` by its definition.
 
-        Proofs recompute the objective with it, so it shares no code with `evaluate`, which solvers use.
+        Proofs recompute the objective with this method, so it shares no code with `evaluate`, which solvers use.
         """
 
     def tangent(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        """Return the same as `evaluate` by code that is independent of it, as `value` is; proofs need it without a dual.
+        """Return the results of `evaluate` by independent code, as in `value`; proofs need it if there is no dual.
 
-        With a dual every slope has a line below the loss, so that of `evaluate` will do.
+        If there is a dual, any slope gives a line below the loss, so the slope of `evaluate` is good enough.
         """
         if not self.has_dual:
             raise NotImplementedError(f"{type(self).__name__} has no dual form: its proofs need a method `tangent`.")
@@ -136,40 +137,40 @@ class Loss(Parameters, ABC):
         raise NotImplementedError(f"{type(self).__name__} has no known dual form.")
 
     def smoothed(self, delta: float) -> Loss:
-        r"""Return a smooth loss above this one, by :math:`\delta/2` at most; itself where it is smooth.
+        r"""Return a smooth loss above this one by at most :math:`\delta/2`; itself if it is smooth.
 
-        The slopes of a smoothed loss are slopes of the loss itself at points nearby, and so fit for its dual.
+        The slopes of a smoothed loss are slopes of the loss itself at points nearby, so they are feasible in its dual.
         """
         return self
 
     def averaged(self) -> Loss:
-        """Return the expectation of this loss, of the plain deficit, under Gaussian noise of deviation t on the score."""
+        """Return the expectation of this loss of the plain deficit under Gaussian noise of deviation t on the score."""
         raise NotImplementedError(
             f"loss={type(self).__name__}(): its expectation under Gaussian noise is not known. Use a set, such as Ellipsoid(), "
             "or another loss; a loss of your own states it by `averaged`."
         )
 
     def jointly(self) -> JointLoss | ExpectedJointLoss | None:
-        """Return the loss of several classes at once that is this one for two classes, or None where none is known.
+        """Return the joint loss of several classes that equals this one for two classes, or None if none is known.
 
-        That of a loss averaged over noise is an :class:`ExpectedJointLoss`.
+        For a loss averaged over noise it is an :class:`ExpectedJointLoss`.
         """
         return None
 
     def largest_scale_slope(self) -> float:
-        """Return a bound on the slope in t: p is concave and symmetric, so p(1/2); 1 where no p is known."""
+        """Return a bound on the slope in t: p(1/2), as p is concave and symmetric; 1 if p is not known."""
         return float(self.dual_scale(np.array(0.5))) if self.has_dual else 1.0
 
     def largest_norm(self, pull: float, sigma: float, imbalance: float | None) -> float:
-        """Return a bound on the optimal weights' l2 norm, or inf where none is known.
+        """Return a bound on the l2 norm of the optimal weights, or inf if none is known.
 
         `pull` is the norm of the weighted mean of y x (without intercept) or half the distance of the class means (with
-        one), `sigma` the noise, `imbalance` the share of the larger class times two, None without intercept.
+        intercept). `sigma` is the noise. `imbalance` is twice the share of the larger class, None without intercept.
         """
         return np.inf
 
     def epigraph(self) -> Epigraph | None:
-        """Return how a conic solver sees the loss, or None where no cone is known."""
+        """Return the loss as a conic program for solvers, or None if none is known."""
         return None
 
     def compiled(self) -> Any | None:
@@ -178,5 +179,5 @@ class Loss(Parameters, ABC):
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
-        """Return instances that every test of a loss is run on."""
+        """Return instances on which all tests of losses run."""
         return [cls()]

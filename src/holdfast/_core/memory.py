@@ -1,4 +1,4 @@
-"""Results that are remembered, as passes over rows often ask for the same weights again, and memory that is kept."""
+"""Caching of last results, as passes over rows are often repeated for the same weights, and reuse of freed memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def remembered(method: Callable[[Any, Any], Result]) -> Callable[[Any, Any], Result]:
-    """Make a method of one array return its last result where it is called with the same array again."""
+    """Make a method of one array return its last result if it is called again with an equal array."""
     slot = f"_last_{method.__name__}"
 
     @wraps(method)
@@ -28,10 +28,10 @@ def remembered(method: Callable[[Any, Any], Result]) -> Callable[[Any, Any], Res
 
 
 def keep_freed(n_entries: int) -> None:
-    """Let the allocator keep memory that arrays of so many numbers need together, so that one block after the other reuses it.
+    """Let the allocator keep freed memory for arrays of `n_entries` numbers in total, for reuse by the next block.
 
-    glibc returns free memory at the end of its heap to the system once there is twice as much of it as of the largest array
-    freed so far. Temporary arrays of a block then take longer to get, page by page, than to fill. Freeing one larger array,
-    whose pages are never touched, raises that limit; other allocators take no notice.
+    glibc returns free memory at the end of its heap to the system if it exceeds twice the largest array freed so far.
+    Getting the temporary arrays of a block again, page by page, then takes longer than filling them. Freeing one larger
+    array, whose pages are never touched, raises this limit. Other allocators are not affected.
     """
     np.empty(n_entries)

@@ -15,9 +15,10 @@ class NoiseByRow(TypedDict, total=False):
     """The Gaussian noise of each row.
 
     X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        Standard deviation of each entry's own, independent error; entries that a sparse matrix does not store are exact.
+        Standard deviation of the independent error of each entry; entries that a sparse matrix does not store are
+        exact.
     X_cov : array-like of shape (n_samples, n_features, n_features), default=None
-        Covariance of each row's errors.
+        Covariance of the errors of each row.
     X_factor : array-like of shape (n_samples, n_features, r), default=None
         A factor F of each row's covariance F F'.
     """
@@ -28,11 +29,11 @@ class NoiseByRow(TypedDict, total=False):
 
 
 class SetsByRow(NoiseByRow, total=False):
-    """The noise or the set of each row.
+    """The noise or the uncertainty set of each row.
 
     X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        With `Box` the half-width of each entry's interval; with `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` its
-        standard deviation.
+        With `Box`, the half-width of the interval of each entry; with `Ellipsoid`, `ChanceConstraint` or
+        `GaussianNoise`, its standard deviation.
     X_cov : array-like of shape (n_samples, n_features, n_features), default=None
         With `Ellipsoid`, `ChanceConstraint` or `GaussianNoise` the covariance of each row.
     X_factor : array-like of shape (n_samples, n_features, r), default=None
@@ -51,25 +52,26 @@ class SetsByRow(NoiseByRow, total=False):
 NOISE = tuple(get_type_hints(NoiseByRow))
 METADATA = tuple(get_type_hints(SetsByRow))
 NOTHING_STATED = SetsByRow()
-"""What functions that take metadata beside other keywords have by default."""
+"""The default of functions that take metadata besides other keywords."""
 
 
 def known_metadata(metadata: Mapping[str, Any], call: str) -> dict[str, Any]:
-    """Return what is stated, without None; TypeError for names that mean nothing."""
+    """Return the metadata that are not None. Raises TypeError for unknown names."""
     if unknown := sorted(set(metadata) - set(METADATA)):
         raise TypeError(f"{call}: no such argument: {', '.join(unknown)}. Sets are stated by {', '.join(METADATA)}.")
     return {name: value for name, value in metadata.items() if value is not None}
 
 
 def takes_metadata(function: F) -> F:
-    """Return a function or method whose ``**metadata`` are arguments with names of their own, each documented.
+    """Return the function with its ``**metadata`` replaced by named, documented arguments.
 
-    Their names are those of the TypedDict in its annotation, ``**metadata: Unpack[NoiseByRow]``. `inspect.signature`, which
-    metadata routing reads, and `help` show one argument for each, None by default. The body receives those that are stated. One
-    that passes other keywords on receives them in one argument: ``*, metadata: SetsByRow = NOTHING_STATED, **params``.
+    The names are those of the TypedDict in the annotation, ``**metadata: Unpack[NoiseByRow]``. `inspect.signature`,
+    which metadata routing reads, and `help` show one argument for each, None by default. The body receives the metadata
+    that are not None. A function that passes on other keywords receives the metadata in one argument:
+    ``*, metadata: SetsByRow = NOTHING_STATED, **params``.
 
-    In the docstring, an entry ``**metadata`` without a description becomes that of the TypedDict, and one with a description
-    becomes ``X_std, X_cov, X_factor : array-like, default=None`` with that description.
+    In the docstring, an entry ``**metadata`` without a description is replaced by the entries of the TypedDict. One
+    with a description becomes ``X_std, X_cov, X_factor : array-like, default=None`` with this description.
     """
     hint = get_type_hints(function)["metadata"]
     kind = get_args(hint)[0] if get_args(hint) else hint
@@ -93,7 +95,7 @@ def takes_metadata(function: F) -> F:
 
 
 def _stating(signature: inspect.Signature, names: tuple[str, ...]) -> inspect.Signature:
-    """Return a signature with an argument for each name in the place of the metadata, before all other keywords."""
+    """Return a signature with one argument for each name instead of the metadata, before all other keywords."""
     own = [part for part in signature.parameters.values() if part.name != "metadata"]
     stated = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any") for name in names]
     by_name = [part for part in own if part.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)]
@@ -102,7 +104,7 @@ def _stating(signature: inspect.Signature, names: tuple[str, ...]) -> inspect.Si
 
 
 def _unknown(function: Callable[..., Any], args: tuple[Any, ...], unknown: set[str], names: tuple[str, ...]) -> str:
-    """Return the message for arguments of unknown names."""
+    """Return the error message for unknown arguments."""
     is_method = "." in function.__qualname__ and len(args) > 0
     call = f"{type(args[0]).__name__}.{function.__name__}" if is_method else function.__name__
     return (

@@ -1,4 +1,4 @@
-"""Methods that exist only with some settings; otherwise the error says which settings bring them."""
+"""Methods that exist only with some settings; otherwise the error names the settings that are needed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, cast
 
 
 def offered_if(check: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator for a method that exists only where a check of the object passes.
+    """Return a decorator for a method that exists only if `check(object)` passes.
 
-    As scikit-learn's ``available_if``, but for the message: that of the AttributeError that `check` raises is what users read.
+    Like scikit-learn's ``available_if``, except that users see the message of the AttributeError that `check` raises.
     """
     return lambda method: _Offer(method, check)
 
 
 class _Offer:
-    """A method that is offered or withheld."""
+    """A method that exists or not, depending on the object."""
 
     def __init__(self, method: Callable[..., Any], check: Callable[[Any], bool]):
         self.method, self.check = method, check

@@ -1,4 +1,4 @@
-"""Affine operations on rows as computed: their effect on weights, in any arithmetic, and the number of their roundings."""
+"""Affine operations on rows: their effect on weights, in any arithmetic, and the number of roundings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 Read = Callable[[Any], Any]
-"""A function that converts an array of parameters to some arithmetic: float64, absolute values, or fractions."""
+"""A function that converts an array to some arithmetic: float64, absolute values, or fractions."""
 
 
 def as_float(value: Any) -> Any:
@@ -22,12 +22,12 @@ def as_float(value: Any) -> Any:
 
 
 def as_size(value: Any) -> Any:
-    """Return absolute values."""
+    """Return the absolute values in float64."""
     return abs(as_float(value))
 
 
 def as_fractions(value: Any) -> NDArray[np.object_]:
-    """Return an array of fractions that are exactly the floats given."""
+    """Return an array of fractions that equal the given floats exactly."""
     value = value.toarray() if sparse.issparse(value) else value
     flat = [Fraction(number) for number in as_float(value).ravel().tolist()]
     out = np.empty(len(flat), dtype=object)
@@ -36,16 +36,16 @@ def as_fractions(value: Any) -> NDArray[np.object_]:
 
 
 class Operation(ABC):
-    """One affine operation on rows z; scores W z + b of its result are scores of z too."""
+    """An affine operation on rows z; linear scores of its result are linear scores of z too."""
 
     @property
     @abstractmethod
     def n_roundings(self) -> int:
-        """Roundings of a term of a score in this operation, whether rows are carried forward or weights back."""
+        """The number of roundings of each term of a score here, whether rows are pushed or weights pulled back."""
 
     @abstractmethod
     def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
-        """Return the weights and offsets with which the scores are scores of z."""
+        """Return the weights and offsets of scores W * result + b as scores of z."""
 
     @abstractmethod
     def push(self, A: Any, c: Any) -> tuple[Any, Any]:
@@ -56,11 +56,11 @@ class Operation(ABC):
         return n_features
 
     def stages(self, W: Any, b: Any, read: Read) -> Iterator[tuple[Any, Any]]:
-        """Yield all weights and offsets on the way back through it, those of `pull` last."""
+        """Yield all intermediate weights and offsets of pulling scores back, with the result of `pull` last."""
         yield self.pull(W, b, read)
 
     def parameters(self) -> Sequence[Any]:
-        """Return the numbers that it holds."""
+        """Return the arrays that the operation holds."""
         return [value for value in vars(self).values() if hasattr(value, "dtype")]
 
 
@@ -72,7 +72,7 @@ class Shift(Operation):
 
     @property
     def n_roundings(self) -> int:
-        # carried back, the offset is added to b in a product with one term for each feature
+        # pulled back, the offset is added to b by a product with one term for each feature
         return len(self.offset) + 2
 
     def pull(self, W: Any, b: Any, read: Read) -> tuple[Any, Any]:
@@ -120,7 +120,7 @@ class Product(Operation):
 
     @property
     def n_roundings(self) -> int:
-        # sums of shape[1] terms on the way forward, of shape[0] on the way back: a score meets no more than both
+        # sums of shape[1] terms if pushed, of shape[0] terms if pulled; a score has at most both
         return sum(self.matrix.shape) + 2
 
     def width(self, n_features: int) -> int:
@@ -136,7 +136,7 @@ class Product(Operation):
 
 @dataclass(frozen=True)
 class Select(Operation):
-    """z[:, kept], of n_features."""
+    """z[:, kept], where z has n_features."""
 
     kept: Any
     n_features: int
@@ -157,7 +157,7 @@ class Select(Operation):
 
 @dataclass(frozen=True)
 class Cast(Operation):
-    """z, rounded so many times in an arithmetic that may be coarser than that of the rows."""
+    """z, rounded `n_roundings` times in an arithmetic that may be coarser than that of the rows."""
 
     dtype: Any
     n_roundings: int = 1
@@ -173,15 +173,15 @@ class Cast(Operation):
 
 
 def spread_over(W: Any, columns: Any, n_features: int, read: Read) -> Any:
-    """Return weights of some of `n_features` features, which may be named twice, as weights of all."""
+    """Return weights of `columns`, which may repeat, as weights of all `n_features` features."""
     out = read(np.zeros((n_features, len(W))))
-    # `out[columns] += W.T` would count a feature that is named twice once
+    # `out[columns] += W.T` would count a repeated column only once
     np.add.at(out, columns, W.T)
     return out.T
 
 
 def stages(operations: Sequence[Operation], W: Any, b: Any, read: Read) -> Iterator[tuple[Any, Any]]:
-    """Yield the weights and offsets on the way from scores back through operations, those of the rows last."""
+    """Yield the weights and offsets of scores pulled back through operations, those for the original rows last."""
     yield W, b
     for operation in reversed(operations):
         for pulled in operation.stages(W, b, read):

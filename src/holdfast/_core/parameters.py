@@ -12,18 +12,18 @@ from holdfast._core.allowed import Allowed, refuse_wrong, short
 
 
 class Parameters:
-    """An object that is nothing but its constructor's arguments.
+    """An object that consists of its constructor's arguments.
 
-    Sets, losses and solvers derive from it, so that ``clone``, ``get_params``, ``set_params`` and
-    ``GridSearchCV`` over ``noise__std`` work on them. As in scikit-learn, a constructor only stores what it is given;
-    checks happen where the value is used.
+    Sets, losses and solvers derive from it, so that ``clone``, ``get_params``, ``set_params`` and ``GridSearchCV`` over
+    ``noise__std`` work on them. As in scikit-learn, a constructor only stores its arguments; they are checked when they
+    are used.
     """
 
     parameter_table: ClassVar[Mapping[str, Allowed]] = {}
-    """Allowed values of parameters, as far as these do not depend on the rows."""
+    """The allowed values of parameters, as far as they do not depend on the rows."""
 
     def check_parameters(self) -> None:
-        """Raise if a parameter is not what the table allows."""
+        """Raise ValueError if a parameter has a value that the table does not allow."""
         refuse_wrong(self, self.parameter_table, type(self).__name__)
 
     @classmethod
@@ -76,7 +76,7 @@ class Parameters:
 
 
 def resolve(value: Any, named: dict[str, type], call: str) -> Any:
-    """Return `value` if it is an object already, or an instance of what a string names.
+    """Return `value` if it is an object, or an instance of the class that it names if it is a string.
 
     >>> resolve("list", {"list": list}, "f(x=%s)")
     []

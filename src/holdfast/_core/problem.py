@@ -1,4 +1,4 @@
-"""Problems, and the views through which solvers that call functions see them; `programs` has those written out as data."""
+"""Problems, and views of them for solvers that call functions; `programs` has views written out as data."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ View = TypeVar("View")
 
 
 class Evaluation(NamedTuple):
-    """A problem evaluated at one point: everything by which a solver judges the point, so that problems keep no state."""
+    """A problem evaluated at one point: all that a solver needs to judge the point, so that problems keep no state."""
 
     parameters: Array
     value: float
     gradient: Array
     stiffness: Any = 0.0
-    """The curvature that is guaranteed there, in a form that only the problem itself reads."""
+    """A guaranteed curvature at the point, in a form that only the problem reads."""
 
 
 @runtime_checkable
@@ -29,7 +29,7 @@ class Smooth(Protocol):
 
     @property
     def n_parameters(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
         ...
 
     @property
@@ -38,7 +38,7 @@ class Smooth(Protocol):
         ...
 
     def evaluate(self, parameters: Array) -> Evaluation:
-        """Return the objective, its gradient, and what `suboptimality` needs to know."""
+        """Return the objective, its gradient, and the data that `suboptimality` needs."""
         ...
 
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
@@ -63,7 +63,7 @@ class Smooth(Protocol):
         ...
 
     def longest_step(self, parameters: Array, step: Array) -> float:
-        """Return the largest factor of `step` that stays clear of a kink, inf where there is none."""
+        """Return the largest factor of `step` that does not reach a kink, inf if there is no kink."""
         ...
 
 
@@ -76,7 +76,7 @@ class Curved(Smooth, Protocol):
         ...
 
     def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
-        """Return the objective, its gradient, and a function that makes the Hessian from the same intermediate results."""
+        """Return the objective, its gradient, and a function for the Hessian that reuses intermediate results."""
         ...
 
 
@@ -133,13 +133,13 @@ class Composite(Protocol):
         ...
 
     def at(self, parameters: Array) -> LocalModel:
-        """Return what is known of the function there."""
+        """Return a local model of the function at these parameters."""
         ...
 
 
 @runtime_checkable
 class Coordinatewise(Protocol):
-    """A function that is lowered one parameter at a time, or all at once, by steps that need no search."""
+    """A function that can be lowered one parameter at a time, or all at once, by steps without a line search."""
 
     @property
     def enough(self) -> float:
@@ -147,24 +147,24 @@ class Coordinatewise(Protocol):
         ...
 
     def coordinates(self, parameters: Array) -> Coordinates:
-        """Return what is known of the function there, to be moved."""
+        """Return a movable point at these parameters."""
         ...
 
 
 class Coordinates(Protocol):
-    """A point that moves in steps each of which lowers the function."""
+    """A point that moves in steps, each of which lowers the function."""
 
     n_blocks: int
-    """The number of blocks: parameters with steps of their own, each with those that move along."""
+    """The number of blocks: a block is a parameter with its own step, and the parameters that move along with it."""
 
     @property
     def parameters(self) -> Array:
-        """Where it is."""
+        """The current parameters."""
         ...
 
     @property
     def value(self) -> float:
-        """The function there."""
+        """The value of the function at the current parameters."""
         ...
 
     def gap(self) -> float:
@@ -184,31 +184,31 @@ class Coordinates(Protocol):
         ...
 
     def settle(self) -> None:
-        """Take the steps of what goes along with the blocks."""
+        """Take the steps of the parameters that move along with the blocks."""
         ...
 
 
 class LocalModel(Protocol):
-    """A function seen from one point."""
+    """A model of a function around one point."""
 
     parameters: Array
     value: float
 
     @property
     def gradient(self) -> Array:
-        """The gradient, which may cost a pass over the rows when it is first asked for."""
+        """The gradient; the first access may take a pass over the rows."""
         ...
 
     def gap(self, gradient: Array) -> float:
-        """Return an estimate of the certified relative gap at a point near this one that has this gradient."""
+        """Return an estimate of the certified relative gap at a point near this one with the given gradient."""
         ...
 
     def product(self, v: Array, *, exact: bool = True) -> tuple[Array, Array]:
-        """Return the Hessian times v, and how the scores move along v; off by a share of 1e-6 where it need not be exact."""
+        """Return the Hessian times v, and the change of the scores along v, up to a share of 1e-6 unless `exact`."""
         ...
 
     def hessian(self, *, whole: bool = False) -> Array:
-        """Return the Hessian, without faint contributions unless `whole`; only for problems seen as `Curved` too."""
+        """Return the Hessian, without negligible terms unless `whole`; only for problems that are also `Curved`."""
         ...
 
     def preconditioner(self) -> Callable[[Array], Array]:
@@ -218,31 +218,32 @@ class LocalModel(Protocol):
     def plane(self, step: Array, moves: Array | None = None) -> Plane:
         """Return the function over multiples of the weights plus multiples of `step`, with any intercepts.
 
-        `moves` is how the scores move along the step, where products have told.
+        `moves` is the change of the scores along the step, if known from products.
         """
         ...
 
 
 class Offer(NamedTuple):
-    """The way in which problems of a class are seen as a kind of view."""
+    """How problems of a class are turned into a kind of view."""
 
     make: Callable[[Any], Any]
-    """From the problem to the view."""
+    """Maps the problem to the view."""
     is_possible: Callable[[Any], bool] = lambda problem: True
-    """Whether this problem can be seen that way; answered without building the view."""
+    """Whether this problem has the view; answered without building it."""
 
 
 ITSELF = Offer(lambda problem: problem)
-"""The problem is the view."""
+"""The problem is itself the view."""
 WITHHELD = Offer(lambda problem: None, lambda problem: False)
-"""Problems of this class cannot be seen that way, though those of its base class can."""
+"""Problems of this class do not have the view, though those of a base class do."""
 
 
 class Problem:
-    """Something to minimise, seen through views.
+    """A problem to minimise, which solvers see through views.
 
-    A class states its views in `views`, and inherits those of its bases. A module that makes views of another one's problems
-    registers them by `seen_as`. What is not stated is offered by problems that have the members of the view themselves.
+    A class states its views in `views`, and inherits those of its base classes. A module that makes views of another
+    module's problems registers them with `seen_as`. A view that is not stated is offered by problems that have its
+    members.
     """
 
     views: ClassVar[dict[type, Offer]] = {}
@@ -255,7 +256,7 @@ class Problem:
     def seen_as(
         cls, kind: type[View], is_possible: Callable[[Any], bool] = ITSELF.is_possible
     ) -> Callable[[Callable[[Any], View]], Callable[[Any], View]]:
-        """Return a decorator for a function that makes this kind of view of problems of this class."""
+        """Return a decorator that registers a function from problems of this class to this kind of view."""
 
         def register(make: Callable[[Any], View]) -> Callable[[Any], View]:
             cls.views[kind] = Offer(make, is_possible)
@@ -271,23 +272,23 @@ class Problem:
         return ITSELF if isinstance(self, kind) else WITHHELD
 
     def view(self, kind: type[View]) -> View | None:
-        """Return the problem as this kind of view, or None where it cannot be seen that way."""
+        """Return the problem as this kind of view, or None if it does not have it."""
         offer = self._offer(kind)
         return offer.make(self) if offer.is_possible(self) else None
 
     def offers(self, kind: type) -> bool:
-        """Return whether it can be seen as this kind of view, without building it."""
+        """Return whether the problem has this kind of view, without building it."""
         return self._offer(kind).is_possible(self)
 
     def work(self) -> dict[str, Any]:
-        """Return the sizes by which solvers judge whether they suit.
+        """Return the sizes by which solvers state how well they suit the problem.
 
         These are n_samples, n_features, n_entries (numbers that a pass reads) and is_cheap_to_factorise.
         """
         raise NotImplementedError
 
     def second_order(self: Any, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
-        """Return what `Curved` says, for any problem that has its other methods."""
+        """Return the results of `Curved.second_order`, for any problem with the other methods of `Curved`."""
         return *self.value_and_gradient(parameters), partial(self.hessian, parameters)
 
 
@@ -296,10 +297,10 @@ class Plane(Problem):
 
     views = {Curved: ITSELF}
     start: Array
-    """The coordinates of that point."""
+    """The coordinates of the point."""
     ahead: Array
-    """The coordinates of the point one step on."""
+    """The coordinates of the point after one step."""
 
     def model(self, parameters: Array) -> LocalModel:
-        """Return what is known of the whole function at the point with these coordinates."""
+        """Return a local model of the whole function at the point with these coordinates."""
         raise NotImplementedError

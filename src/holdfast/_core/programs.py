@@ -1,4 +1,4 @@
-"""Programs: problems written out as data, for solvers that want numbers instead of functions to call."""
+"""Programs: problems written out as data, for solvers that take numbers instead of functions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Epigraph:
-    """How a conic solver sees a loss of one row: a linear cost and cones over (u, t, extra variables).
+    """The loss of one row as a conic program: a linear cost and cones over (u, t, extra variables).
 
-    Each entry of `cones` is (kind, G) and says that G (u, t, extra) lies in that cone; with an entry g of `constants`, one
-    number for each line of G, that G (u, t, extra) + g does.
+    Each entry (kind, G) of `cones` requires that G (u, t, extra) + g lies in the cone. g is the entry of `constants`
+    for this cone, with one number for each row of G, and 0 if there are no constants.
     """
 
     cost: Sequence[float]
@@ -33,17 +33,18 @@ class Epigraph:
 
 @dataclass
 class SupportProgram:
-    """How a conic solver sees the supports of sets: the least T (w, z) over extra variables z that cones allow.
+    """The supports of sets as a conic program: the least T (w, z) over extra variables z in cones.
 
     Attributes
     ----------
     T : csr_array of shape (n_sets, n_features + n_extra)
-        One row for each distinct set: one where the set is common to all rows, else n_samples.
+        One row for each distinct set: a single one if the set is common to all rows, else n_samples.
     cones : list of (kind, sizes, G)
-        The lines of G (w, z), `sizes` at a time, lie in cones of that kind, "nonnegative" or "second_order".
+        The rows of G (w, z), in groups of `sizes`, lie in cones of this kind, "nonnegative" or "second_order".
     points : callable
-        From how much of each distinct set is used, beta, and the multipliers of all lines of the cones to points q of the sets
-        with sum_i beta_i q_i = T_w' beta - G_w' multipliers, as `RowSets.sum_of_points` takes them.
+        Maps (beta, multipliers) to points q of the sets with sum_i beta_i q_i = T_w' beta - G_w' multipliers, in the
+        form that `RowSets.sum_of_points` takes. beta is the budget of each distinct set; there is one multiplier for
+        each row of the cones.
     """
 
     T: sparse.csr_array
@@ -55,9 +56,9 @@ class SupportProgram:
 class ConeProgram:
     """Minimise ``q'v + v'P v / 2 + constant`` subject to ``b - A v`` in a product of cones.
 
-    `cones` lists (kind, size) with kinds "zero", "nonnegative", "second_order" and "exponential";
-    the first `n_parameters` entries of v are the problem's parameters. `dual_guess` makes dual weights of the parameters and
-    the constraints' multipliers, one for each line of A; None where the slopes at the parameters are as good.
+    `cones` lists (kind, size) with kinds "zero", "nonnegative", "second_order" and "exponential"; the first
+    `n_parameters` entries of v are the problem's parameters. `dual_guess` maps the parameters and the multipliers of
+    the constraints, one for each row of A, to dual weights. It is None if the slopes at the parameters are as good.
     """
 
     P: sparse.csc_matrix
@@ -70,7 +71,7 @@ class ConeProgram:
     dual_guess: Callable[[Array, Array], DualGuess] | None = None
 
     def parameters_and_dual(self, v: Array, multipliers: Array) -> tuple[Array, DualGuess | None]:
-        """Return the problem's parameters, and the dual weights that the multipliers amount to; 0 for what is not finite."""
+        """Return the parameters, and the dual weights from the multipliers; 0 and None if some number is not finite."""
         parameters = v[: self.n_parameters]
         if not (np.all(np.isfinite(parameters)) and np.all(np.isfinite(multipliers))):
             return np.zeros(self.n_parameters), None
@@ -78,17 +79,17 @@ class ConeProgram:
 
 
 class LinearProgram(ConeProgram):
-    """A cone program without a quadratic term whose cones are "zero" and "nonnegative" only."""
+    """A cone program without a quadratic term and with cones of the kinds "zero" and "nonnegative" only."""
 
 
 @dataclass
 class FiniteSum:
     r"""A weighted sum of losses over rows, for solvers that visit one row at a time.
 
-    Minimise :math:`\sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \tfrac12` ridge :math:`\sum_k |w_k|^2`, with
-    :math:`u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k)`. There are `n_vectors` weight vectors, one for each class; a
-    single one belongs to class 1, and that of class 0 is 0. Parameters are all weights, then the intercepts where
-    `fit_intercept`.
+    Minimise :math:`\sum_i c_i \sum_{k \ne y_i} \ell(u_{ik}, t_i(w_{y_i} - w_k)) + \tfrac12` ridge
+    :math:`\sum_k |w_k|^2`, with :math:`u_{ik} = 1 - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k)`. There are `n_vectors`
+    weight vectors, one for each class; a single one belongs to class 1, and class 0 has the weights 0. Parameters are
+    all weights, then the intercepts if `fit_intercept`.
 
     Attributes
     ----------
@@ -98,15 +99,15 @@ class FiniteSum:
     weights : ndarray of shape (n_samples,)
     loss : Elementwise
     kernel : {"lazy_steps", "plain_steps"}
-        The steps that suit the noise: the same in every direction, or by feature.
+        The kind of steps: for noise that is the same in every direction, or that differs by feature.
     noise : tuple
-        What they have to know of it.
+        The description of the noise that the steps take.
     largest_deviation, largest_scale_slope : float
         Bounds on the standard deviation of an entry and on the loss's slope in t.
     norm_bound : callable
-        Returns a bound on the optimal weights' (Frobenius) norm, inf where none is known.
+        Returns a bound on the (Frobenius) norm of the optimal weights, inf if none is known.
     certify : callable
-        From parameters to (objective, certified relative gap).
+        Maps parameters to (objective, certified relative gap).
     """
 
     rows: RowArrays
@@ -125,9 +126,9 @@ class FiniteSum:
     certify: Callable[[Array], tuple[float, float]]
 
     def row_sums(self) -> Array:
-        """Return the sums over the rows that `step_bound` needs; those of two parts of the rows can be added.
+        """Return the sums over the rows that `step_bound` needs; sums of parts of the rows can be added.
 
-        Sums over the rows of: 1 where c > 0; c; the square of c times a bound on the gradient's norm; c |x|^2; c times the
+        The summands are: 1 if c > 0; c; the square of c times a bound on the gradient's norm; c |x|^2; and c times the
         number of nonzeros.
         """
         c, squares = self.weights, self.rows.square_norms()
@@ -136,18 +137,20 @@ class FiniteSum:
         return np.array([counted, c.sum(), np.sum((c * slopes) ** 2), c @ squares, c @ self.rows.counts()])
 
     def step_bound(self, sums: Array, norm_bound: float) -> tuple[float, float]:
-        r"""Return B and G: how far away the optimum is expected, and how long stochastic gradients are, in quadratic mean.
+        r"""Return B, the expected distance of the optimum, and G, the quadratic mean of stochastic gradients' norms.
 
-        :math:`G^2` is the mean over the rows of :math:`(\bar c_i (\sqrt{|x_i|^2 + 1} + \sigma p))^2`, with :math:`\bar c = c`
-        over its mean, the 1 for the intercept, and p the largest slope in t; for K > 1 vectors times K(K - 1). B is
-        `norm_bound`, a bound on the weights' norm, but no more than :math:`2 / (r + \sigma)`, r the quadratic mean of the
-        nonzero entries: weights so long give uncorrelated features scores of about 2.
+        :math:`G^2` is the mean over the rows of :math:`(\bar c_i (\sqrt{|x_i|^2 + 1} + \sigma p))^2`, where
+        :math:`\bar c` is c divided by its mean, the 1 is for the intercept, and p is the largest slope in t; for K > 1
+        vectors it is multiplied by K(K - 1). B is `norm_bound`, a bound on the norm of the weights, but at most
+        :math:`2 / (r + \sigma)` with r the quadratic mean of the nonzero entries: with weights of this norm,
+        uncorrelated features have scores of about 2.
         """
         rows, weight, slopes, squares, entries = sums
         if weight == 0:
             return norm_bound, 1.0
         K = self.n_vectors
-        # the vector of the row's class gets all K - 1 slopes, each other one its own: (K - 1)^2 + (K - 1) = K (K - 1) squares
+        # the vector of the row's class gets all K - 1 slopes, each other vector one: (K - 1)^2 + (K - 1) = K (K - 1)
+        # squares
         G = np.sqrt(rows * slopes * (K * (K - 1) if K > 1 else 1)) / weight
         spread = (np.sqrt(squares / entries) if entries > 0 else 0.0) + self.largest_deviation
         return float(min(norm_bound, 2 / spread if spread > 0 else np.inf)), float(G)
@@ -155,7 +158,7 @@ class FiniteSum:
 
 @dataclass
 class ProximalSum:
-    r"""A weighted sum of losses over rows plus terms of the parameters alone, for steps on batches of rows.
+    r"""A weighted sum of losses over rows plus a function of the parameters alone, for steps on batches of rows.
 
     Minimise :math:`\sum_i c_i f_i(\theta) + g(\theta)`, f and g convex with or without kinks.
 
@@ -164,18 +167,18 @@ class ProximalSum:
     weights : ndarray of shape (n_samples,)
         c >= 0.
     gradient : callable
-        From (rows, gains, parameters) to :math:`\sum_i` gains_i :math:`\nabla f_i` over these rows, a subgradient where f has
-        kinks, shape (n_parameters,).
+        Maps (rows, gains, parameters) to :math:`\sum_i` gains_i :math:`\nabla f_i` over these rows, a subgradient at
+        kinks of f, shape (n_parameters,).
     proximal : callable
-        From (parameters, step) to the :math:`\vartheta` that minimises :math:`\tfrac12 |\vartheta - \theta|^2 +` step
+        Maps (parameters, step) to the :math:`\vartheta` that minimises :math:`\tfrac12 |\vartheta - \theta|^2 +` step
         :math:`g(\vartheta)`.
     ridge : float
-        g less this multiple of :math:`\tfrac12 |w|^2` is convex too, w being all parameters but intercepts.
+        g minus this multiple of :math:`\tfrac12 |w|^2` is convex too, where w are all parameters except intercepts.
     is_intercept : ndarray of shape (n_parameters,), bool
     entry_sums : callable
         Returns the sums over the rows of :math:`c_i |x_i|^2` and of c times the number of nonzeros, shape (2,).
     certify : callable
-        From parameters to (objective, certified relative gap).
+        Maps parameters to (objective, certified relative gap).
     """
 
     weights: Array
@@ -189,7 +192,7 @@ class ProximalSum:
 
 @dataclass
 class IntervalProgram:
-    r"""A linear classifier whose features lie in intervals, in saddle form.
+    r"""A linear classifier with features in intervals, as a saddle-point problem.
 
     Minimise over w and b
 
@@ -209,16 +212,16 @@ class IntervalProgram:
     common : ndarray of shape (n_features,)
         The part of s that all rows share.
     widths : ndarray or csr_array of shape (n_samples, n_features), or None
-        The rest of s, of any sign; s itself is >= 0.
+        The part of s that differs by row, of any sign; s itself is >= 0.
     cost : ndarray of shape (n_features,)
-        Price of \|w\|, >= 0.
+        The cost of \|w\|, >= 0.
     tilt : ndarray of shape (n_features,)
     ridge : float
     limit : float
         inf for none.
     fit_intercept : bool
     cap : float
-        Largest slope of psi, inf for none.
+        The largest slope of psi, inf for none.
     value : callable
         psi, elementwise.
     dual_value, dual_slope, dual_bend : callable
@@ -246,7 +249,7 @@ class IntervalProgram:
 
 @dataclass
 class DeletionProgram:
-    r"""A linear classifier whose features may be deleted by an adversary with a budget, a fraction of a feature too.
+    r"""A linear classifier whose features an adversary with a budget may delete, in part too.
 
     Minimise over w and b
 
@@ -254,9 +257,9 @@ class DeletionProgram:
         \sum_i c_i \Bigl[ base - y_i b + \max_{d} \sum_j (1 - d_j) (gain_j - y_i x_{ij} w_j) \Bigr]_+ + \tfrac12 ridge\, |w|^2
         \quad \text{subject to } |w_j| \le limit, \qquad 0 \le d \le 1,\ \sum_j d_j value_j \le capacity .
 
-    Parameters are w, then b where `fit_intercept`. A solution's dual guess is :math:`\pi_i / c_i` in [0, 1] for each row, and
-    as `points` what `points` makes of the shares d of each entry that are deleted, an array or a CSR array of shape
-    (n_samples, n_features).
+    Parameters are w, then b if `fit_intercept`. The dual guess of a solution has the slopes :math:`\pi_i / c_i` in [0,
+    1], one for each row, and the points ``points(d)``, where d are the deleted shares of all entries, an array or a CSR
+    array of shape (n_samples, n_features).
 
     Attributes
     ----------
@@ -270,19 +273,19 @@ class DeletionProgram:
     capacity : float
         >= 0.
     gains : ndarray of shape (n_features,)
-        What keeping a feature costs the row, >= 0.
+        The cost of keeping a feature for each row, >= 0.
     base : float
-        >= 0, and positive where all gains are 0.
+        >= 0, and > 0 if all gains are 0.
     ridge : float
     limit : float
         inf for none; then ridge > 0.
     floor : float
-        The gap is measured against the objective, or against this number where that is smaller.
+        The gap is relative to the objective, or to this number if the objective is smaller.
     fit_intercept : bool
     is_spent : bool
-        Whether the adversary has to spend all of the capacity: the sum of :math:`d_j value_j` equals it.
+        Whether the adversary must use up the capacity, that is, :math:`\sum_j d_j value_j = capacity`.
     points : callable
-        What is told in a dual guess of the shares d.
+        Maps the shares d to the points of a dual guess.
     """
 
     rows: Rows

@@ -21,11 +21,11 @@ class IntervalForm(NamedTuple):
     common: Array
     """The half-widths that all rows share: one number, or one for each feature."""
     own: Any | None
-    """What is added for each row, an array or a CSR array (n_samples, n_features). May be negative; the sums are not."""
+    """The addition for each row, an array or CSR array (n_samples, n_features). May be < 0, but the sums are >= 0."""
     centre: Any | None
-    """The centres of the boxes, such a matrix; None where they are 0."""
+    """The centres of the boxes, an array or CSR array (n_samples, n_features); None if they are 0."""
     fixed: IntervalForm | None = None
-    """The part of `common` and `own` that does not grow with the radius; None where there is none."""
+    """The part of `common` and `own` that does not grow with the radius; None if there is none."""
 
     def plus(self, other: IntervalForm) -> IntervalForm:
         """Return the form of the sums of the boxes."""
@@ -34,18 +34,18 @@ class IntervalForm(NamedTuple):
         return IntervalForm(self.common + other.common, own, centre, fixed)
 
     def each(self, change: Callable[[Any], Any]) -> IntervalForm:
-        """Return the form with every part changed."""
+        """Return the form with `change` applied to all parts."""
         own, centre = (None if part is None else change(part) for part in (self.own, self.centre))
         return IntervalForm(change(self.common), own, centre)
 
     def as_metadata(self, shape: tuple[int, int]) -> dict[str, Any]:
-        """Return X_lower and X_upper of these boxes around rows of zeros, `shape` being (n_samples, n_features)."""
+        """Return X_lower and X_upper of the boxes around rows of zeros; `shape` is (n_samples, n_features)."""
         own, centre = (0.0 if part is None else dense(part) for part in (self.own, self.centre))
         half = np.broadcast_to(self.common + own, shape)
         return {"X_lower": np.minimum(centre - half, 0.0), "X_upper": np.maximum(centre + half, 0.0)}
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
-        """Return uniform points of the boxes of rows, a CSR array where few entries have a width."""
+        """Return uniform points of the boxes, one for each row, as a CSR array if the half-widths are sparse."""
         own: Any = np.zeros(()) if self.own is None else self.own
         if sparse.issparse(own) and not np.any(self.common):
             drawn = sparse.csr_array(own, copy=True)
@@ -55,7 +55,7 @@ class IntervalForm(NamedTuple):
         return drawn if self.centre is None else drawn + self.centre
 
     def support_program(self, n_features: int) -> SupportProgram:
-        """Return the supports as centre_i'w + own_i'z + u with z >= |w| and, for what all rows have, one u >= common'z."""
+        """Return the supports as centre_i'w + own_i'z + u, z >= |w|, with one u >= common'z if `common` is not 0."""
         n, is_shared = n_features, bool(np.any(self.common))
         n_sets = next((part.shape[0] for part in (self.own, self.centre) if part is not None), 1)
         centre, own = (sparse.csr_array((n_sets, n) if part is None else part) for part in (self.centre, self.own))
@@ -63,8 +63,8 @@ class IntervalForm(NamedTuple):
 
         def points(budgets: Array, multipliers: Array) -> Array:
             up, down = multipliers[: 2 * n].reshape(2, n)
-            # where w_j is not 0 one of z_j >= w_j and z_j >= -w_j has a multiplier, that is the end of the interval; at a
-            # kink both have, and the point lies between
+            # if w_j is not 0, one of z_j >= w_j and z_j >= -w_j has a multiplier, which gives the end of the interval.
+            # At a kink both have multipliers, and the point lies between the ends
             sides = np.clip(ratio(up - down, up + down), -1.0, 1.0)
             return np.asarray(centre.toarray() + (common + own.toarray()) * sides)
 
@@ -78,7 +78,7 @@ class IntervalForm(NamedTuple):
 
 
 def above_absolute(n_features: int) -> sparse.csr_array:
-    """Return G with G (w, z) >= 0 where z >= |w|."""
+    """Return G such that G (w, z) >= 0 if and only if z >= |w|."""
     one = sparse.eye_array(n_features)
     return sparse.csr_array(sparse.block_array([[-one, one], [one, one]]))
 
@@ -90,15 +90,15 @@ class RowHessians(NamedTuple):
     """
 
     metrics: list[tuple[Array, Array]] = []
-    """Weights c, shape (n_samples,), with a matrix G that all rows share, (n_features, n_features)."""
+    """Pairs of weights c, shape (n_samples,), and a matrix G common to all rows, (n_features, n_features)."""
     vectors: list[tuple[Array, Array]] = []
-    """Weights c with a vector q of each row, shape (n_samples, n_features)."""
+    """Pairs of weights c, shape (n_samples,), and a vector q for each row, shape (n_samples, n_features)."""
     axes: list[tuple[Array, Array]] = []
-    """Weights c, shape (n_samples, n_axes), with vectors a that all rows share, (n_axes, n_features)."""
+    """Pairs of weights c, shape (n_samples, n_axes), and vectors a common to all rows, (n_axes, n_features)."""
 
     @classmethod
     def of(cls, matrices: Sequence[Array]) -> RowHessians:
-        """Return the Hessians that are these matrices, one for each row."""
+        """Return the Hessians given as matrices, one for each row."""
         levels, axes = np.linalg.eigh(np.stack(matrices))
         return cls([], list(zip(levels.T, np.moveaxis(axes, 2, 0), strict=True)), [])
 
@@ -108,11 +108,11 @@ class RowHessians(NamedTuple):
         return cls(axes=[(bends, np.eye(bends.shape[1]))])
 
     def plus(self, other: RowHessians) -> RowHessians:
-        """Return the sums."""
+        """Return the sums of these Hessians and others."""
         return RowHessians(*(one + two for one, two in zip(self, other, strict=True)))
 
     def times(self, factors: Array) -> RowHessians:
-        """Return them multiplied by a number for each row."""
+        """Return the Hessians multiplied by a number for each row."""
         return RowHessians(*([((weights.T * factors).T, part) for weights, part in kind] for kind in self))
 
     def dot(self, V: Array) -> Array:
@@ -128,15 +128,15 @@ class RowHessians(NamedTuple):
 
 
 class DeletionForm(NamedTuple):
-    """Deletions of features, in part too, within a budget for each row, seen from the wrong side of its label."""
+    """Deletions of features, whole or in part, within a budget for each row, for sets taken `against_labels`."""
 
     values: Array
-    """What each feature costs, shape (n_features,), > 0; inf for what is never deleted."""
+    """The deletion cost of each feature, shape (n_features,), > 0; inf if it is never deleted."""
     capacity: float
     is_spent: bool
-    """Whether all of the capacity has to be spent."""
+    """Whether the capacity must be used up."""
     points: Callable[[Any], Any]
-    """From shares that are deleted to points of the sets, both of shape (n_samples, n_features)."""
+    """Maps deleted shares to points of the sets, both of shape (n_samples, n_features)."""
 
 
 def _total(one: Any | None, other: Any | None) -> Any | None:

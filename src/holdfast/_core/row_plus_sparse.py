@@ -1,4 +1,4 @@
-"""Matrices that are one row, the same for all, plus sparse deviations from it."""
+"""Matrices stored as one common row plus sparse deviations from it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scipy import sparse
 
 Array = NDArray[np.float64]
 WORTHWHILE = 1e5
-"""Arrays with fewer entries are used as they are."""
+"""Arrays with fewer entries than this are not converted."""
 GLANCE, SAMPLE = 64, 256
-"""The rows and columns of a first trial, and the rows from which the common row is estimated."""
+"""The number of rows and of columns in a first test, and the number of rows that the common row is estimated from."""
 BLOCK_BYTES = 1 << 20
 
 
@@ -26,19 +26,19 @@ class Regular(NamedTuple):
 
 
 def columnwise_mode(matrix: Any) -> Array:
-    """Return the most frequent number of each column, the row that leaves the fewest deviations; the least among equals."""
+    """Return the most frequent value of each column (the smallest one of ties): the row with the fewest deviations."""
     ordered = np.sort(np.asarray(matrix, dtype=np.float64), axis=0)
     number = np.arange(len(ordered))[:, None]
-    # in a sorted column the length of the run so far is the place less that of the run's first entry
+    # in a sorted column, the length of a run so far is the index minus the index of the run's first entry
     is_new = np.vstack([np.ones_like(ordered[:1], dtype=bool), ordered[1:] != ordered[:-1]])
     lengths = number - np.maximum.accumulate(np.where(is_new, number, 0), axis=0)
     return np.take_along_axis(ordered, lengths.argmax(axis=0)[None], axis=0)[0]
 
 
 def regular(matrix: NDArray[Any], most: float) -> Regular | None:
-    """Return an array as one row plus sparse deviations, None where more than a share `most` of its entries deviate.
+    """Return an array as one row plus sparse deviations; None if more than a share `most` of its entries deviate.
 
-    A few rows and columns tell whether that is worth a pass over all of them.
+    A few rows and columns are tested first, to save a pass over all entries.
     """
     n, d = matrix.shape
     glance = matrix[:: max(1, n // GLANCE), :: max(1, d // GLANCE)]
@@ -50,7 +50,7 @@ def regular(matrix: NDArray[Any], most: float) -> Regular | None:
         return None
     blocks, nnz, size = [], 0, max(64, BLOCK_BYTES // (8 * d))
     for start in range(0, n, size):
-        # a difference of float64 numbers is 0 only where they are equal, and never less than -row where they are >= 0
+        # a float64 difference is 0 only for equal numbers, and at least -row for numbers >= 0
         blocks.append(sparse.csr_array(matrix[start : start + size].astype(np.float64) - row))
         nnz += blocks[-1].nnz
         if nnz > most * matrix.size:

@@ -1,4 +1,4 @@
-"""Uncertainty sets bound to rows, known through their support functions."""
+"""Uncertainty sets bound to rows, described by their support functions."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, IntervalForm, RowHessians
 
 MEMBERSHIP_SLACK = 1e-12
-"""A point may lie outside of a set by this share; it is then moved towards 0 by as much."""
+"""A point may lie outside a set by this share; it is then moved towards 0 by the same share."""
 BLOCK_ROWS = 1024
-"""Rows whose maximizers are in memory at once."""
+"""The number of rows whose maximizers are in memory at a time."""
 DIFFERENCE = 1e-5
-"""Step of central differences, as a share of the largest weight: their error is then about its square."""
+"""The step of central differences, relative to the largest weight; their error is about its square."""
 WALK, TRIES = 30, 60
-"""Steps of a random walk that make its end independent of its start, and most points tried for each step."""
+"""The steps of a random walk after which its end is nearly independent of its start; the most points tried per step."""
 
 
 class RowSets(ABC):
-    r"""An uncertainty set :math:`S_i` for each row i, known through its support function.
+    r"""An uncertainty set :math:`S_i` for each row i, described by its support function.
 
-    :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is how far row i's score can be pushed. A set of a new shape states
-    `support`, `maximizer`, `take` and `scaled`, and `against_labels` where it is not symmetric. All else is derived from
-    these, and overridden where a formula is faster. Sets with kinks state `smoothed` and `snapped_to_kinks` as well; those
-    common to all rows derive from :class:`holdfast._core.common_sets.ProjectableSet`, which has them.
+    :math:`t_i(w) = \max_{\delta \in S_i} w^\top \delta` is the largest rise of the score of row i. A set of a new shape
+    states `support`, `maximizer`, `take` and `scaled`, and `against_labels` if it is not symmetric. Everything else is
+    derived from these, and may be overridden by faster formulas. Sets with kinks also state `smoothed` and
+    `snapped_to_kinks`; if they are common to all rows, they can derive from
+    :class:`holdfast._core.common_sets.ProjectableSet`, which has both.
 
     Attributes
     ----------
     is_common : bool
-        Whether all rows have the same set: `support` is then a 0-d array, and methods that take or return one number for
-        each row may take or return one for all.
+        Whether all rows have the same set. `support` is then a 0-d array, and methods that take or return one number
+        for each row may take or return a single one.
     is_isotropic : bool
-        Whether the support depends on the l2 norm of w alone.
+        Whether the support depends only on the l2 norm of w.
     is_symmetric : bool
         Whether t(-w) = t(w).
     is_sublinear : bool
-        Whether t is the support of a set; one that is smoothed is not, as t(0) > 0.
+        Whether t is the support of a set; a smoothed support is not, as t(0) > 0.
     is_smooth : bool
         Whether t has a gradient wherever t > 0.
     is_full : bool
-        Whether t = 0 at w = 0 only, as far as is known.
+        Whether t is known to be 0 at w = 0 only.
     has_origin : bool
-        Whether 0 is in the set, and with each point all smaller multiples of it.
+        Whether the set contains 0, and with each point all its multiples by factors from 0 to 1.
     """
 
     is_common = False
@@ -66,29 +67,30 @@ class RowSets(ABC):
 
     @abstractmethod
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
-        """Return a point of each row's set that attains its support, shape (len(rows), n_features), (1, n_features) for all.
+        """Return a point of each row's set that attains its support, (n_rows, n_features), or one row if common.
 
-        It is the gradient of the support where that exists, and 0 where the support is 0 (an allowed subgradient there).
+        It is the gradient of the support where it exists, and 0 where the support is 0, which is a subgradient there.
         """
 
     @abstractmethod
     def take(self, rows: NDArray[np.intp] | slice) -> RowSets:
-        """Return the sets of some rows only."""
+        """Return the sets of some rows."""
 
     @abstractmethod
     def scaled(self, factor: float) -> RowSets:
-        """Return the sets made larger by a factor."""
+        """Return the sets multiplied by a factor."""
 
     def against_labels(self, signs: Array) -> RowSets:
-        """Return the sets -y_i S_i, y = `signs` in {-1, +1}: their support at w is how far row i can be pushed to its wrong
-        side. Symmetric sets look the same from both sides.
+        """Return the sets -y_i S_i, with y = `signs` in {-1, +1}.
+
+        Their support at w is the largest change of row i's score towards its wrong side. Symmetric sets do not change.
         """
         if not self.is_symmetric:
             raise NotImplementedError(f"{type(self).__name__} is not symmetric; it has to state `against_labels`.")
         return self
 
     def _blocks(self, w: Array, *weights: Array) -> Iterator[tuple[Any, ...]]:
-        """Yield (maximizers, their weights) block by block, so that few points are in memory at a time."""
+        """Yield (maximizers, weights) for blocks of rows, so that few points are in memory at a time."""
         n_sets = self.support(w).size
         each = [np.full(1, np.sum(r)) if self.is_common else np.broadcast_to(r, n_sets) for r in weights]
         for start in range(0, n_sets, BLOCK_ROWS):
@@ -112,7 +114,7 @@ class RowSets(ABC):
         return np.asarray(sum(block.T @ (r[part, None] * self.maximizer(w, part)) for part, block in blocks))
 
     def cross_with(self, other: RowSets, w: Array, r: Array) -> Array:
-        """Return sum_i r_i maximizer_i(w) p_i', p_i being the maximizers of another set of the same rows, (n, n)."""
+        """Return sum_i r_i maximizer_i(w) p_i', p_i the maximizers of another set, shape (n_features, n_features)."""
         if self.is_common:
             return np.outer(self.maximizer(w)[0], other.adjoint(w, r))
         starts = range(0, len(r), BLOCK_ROWS)
@@ -120,9 +122,10 @@ class RowSets(ABC):
         return np.asarray(sum(self.maximizer(w, part).T @ (r[part, None] * other.maximizer(w, part)) for part in parts))
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
-        r"""Return :math:`\sum_i` first_i * Hessian of t_i + second_i * (its gradient)(its gradient)', (n, n).
+        r"""Return :math:`\sum_i` first_i * Hessian of t_i + second_i * (gradient of t_i)(gradient of t_i)'.
 
-        By default Hessians are differences of `adjoint`: 2 n_features evaluations.
+        The shape is (n_features, n_features). By default Hessians are differences of `adjoint`, by 2 n_features
+        evaluations.
         """
         squares = np.asarray(sum(points.T @ (r[:, None] * points) for points, r in self._blocks(w, second)))
         size = DIFFERENCE * float(np.max(np.abs(w), initial=0.0))
@@ -130,21 +133,22 @@ class RowSets(ABC):
             return squares
         moves = size * np.eye(len(w))
         slopes = np.stack([self.adjoint(w + move, first) - self.adjoint(w - move, first) for move in moves])
-        # differences go over 2 size; the Hessian is symmetric, and the mean with its transpose loses half of their error
+        # central differences divide by 2 size; the mean with the transpose is symmetric, as the Hessian is
         return squares + (slopes + slopes.T) / (4 * size)
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
-        r"""Return :math:`\sum_i` first_i * (Hessian of t_i) v, shape (n_features,); by default through the matrix."""
+        r"""Return :math:`\sum_i` first_i * (Hessian of t_i) v, shape (n_features,); by default from `curvature`."""
         return self.curvature(w, first, np.zeros_like(first)) @ v
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
-        r"""Return :math:`\sum_i` first_i * Hessian of :math:`t_i^2/2` at 0, (n, n); exact for ellipsoids."""
+        r"""Return :math:`\sum_i` first_i * Hessian of :math:`t_i^2/2` at 0, a square matrix; exact for ellipsoids."""
         units = np.eye(n_features)
-        # t^2/2 is homogeneous of degree 2, so its gradient at e_j, t(e_j) times that of t, is column j of a constant Hessian
+        # t^2/2 is homogeneous of degree 2. If its Hessian is constant, column j is the gradient at e_j, t(e_j) grad
+        # t(e_j)
         return np.column_stack([self.adjoint(unit, first * self.support(unit)) for unit in units])
 
     def supports_at(self, W: Array) -> Array:
-        """Return t_i(w_i), w_i being row i of W: each row has a direction of its own."""
+        """Return t_i(w_i), where w_i is row i of W: each row has its own direction."""
         return np.array([float(np.ravel(self.take(slice(i, i + 1)).support(w))[0]) for i, w in enumerate(W)])
 
     def maximizers_at(self, W: Array) -> Array:
@@ -152,7 +156,7 @@ class RowSets(ABC):
         return np.array([self.take(slice(i, i + 1)).maximizer(w)[0] for i, w in enumerate(W)]).reshape(W.shape)
 
     def hessians_at(self, W: Array) -> RowHessians:
-        """Return the Hessians of `supports_at`; 0 for sets with kinks, which are smoothed before Hessians matter."""
+        """Return the Hessians of `supports_at`; 0 for sets with kinks, which are smoothed before they need Hessians."""
         if not self.is_smooth:
             return RowHessians()
         one, none = np.ones(1), np.zeros(1)
@@ -170,19 +174,19 @@ class RowSets(ABC):
         return out
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
-        """Return for each row whether ``points[i]`` is in its set, up to a relative `slack`."""
+        """Return, for each row i, whether its set contains ``points[i]``, up to a relative `slack`."""
         one = np.ones(1)
         sets = (self if self.is_common else self.take(slice(i, i + 1)) for i in range(len(points)))
         needed = [each.required_share(point, one, one) for each, point in zip(sets, points, strict=True)]
         return np.array([float(np.ravel(share)[0]) <= 1 + slack for share in needed])
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        r"""Return how much of each set it takes to reach `target`: :math:`\rho_i` with target in :math:`\sum_i \rho_i S_i`.
+        r"""Return multiples :math:`\rho_i` of the sets with `target` in :math:`\sum_i \rho_i S_i`.
 
-        Any split of the target over the rows will do; one that needs no more than `budgets`, where the sets' supports are
-        about `scale`, is wanted. Common sets pool the rows and return one number. inf where no split exists; what is
-        missed is put down to rounding by the `sizes` of the sums that the target's entries came from. By default the share is
-        the same for all rows.
+        Any split of the target over the rows is valid; the aim is one that needs no more than `budgets`, where the
+        supports are about `scale`. Common sets pool the rows and return one number. The result is inf if there is no
+        split. A remainder counts as rounding relative to `sizes`, the sums of absolute terms that the entries of the
+        target came from. By default the share of the budget is the same for all rows.
         """
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         share = least_share(self, target, budgets, sizes)
@@ -191,19 +195,20 @@ class RowSets(ABC):
         return share * budgets if np.isfinite(share) else np.full(len(budgets), np.inf)
 
     def shares_are_least(self, *, shrunk: bool = False) -> bool:
-        """Return whether `required_share` finds the least share that reaches a target, and with `shrunk` no more is needed
-        for a target whose entries are drawn in towards 0.
+        """Return whether `required_share` finds the least share that reaches a target.
+
+        With `shrunk`, also whether a target whose entries are moved towards 0 never needs a larger share.
         """
         return False
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        r"""Return `target` less some point of :math:`\sum_i` budgets_i :math:`S_i` close to it; by default `residual_along`."""
+        r"""Return `target` minus a close point of :math:`\sum_i` budgets_i :math:`S_i`; by default `residual_along`."""
         return self.residual_along(target, budgets, scale, direction)
 
     def residual_along(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        r"""Return `target` less :math:`\sum_i` budgets_i * t_i(direction) / scale_i * maximizer_i(direction).
+        r"""Return `target` minus :math:`\sum_i` budgets_i * t_i(direction) / scale_i * maximizer_i(direction).
 
-        No more of it than budgets_i where t_i(direction) > scale_i, and all of it in sets that lack the origin.
+        The factor t_i(direction) / scale_i is cut at 1, and is 1 for sets without the origin.
         """
         if not self.has_origin:
             return target - self.adjoint(direction, budgets)
@@ -214,20 +219,20 @@ class RowSets(ABC):
     def lines_below(
         self, target: Array, budgets: Array, absolute: float = 0.0, limit: float = np.inf
     ) -> tuple[Array, float]:
-        r"""Return (rest, offset): a line of slope target - rest, lowered by the offset, is below the sum of the supports.
+        r"""Return (rest, offset): (target - rest)'w - offset is a lower bound on the sum of the supports, for all w.
 
-        Only where not `is_sublinear`; see :class:`holdfast.uncertainty.offset_boxes.OffsetBoxes`.
+        Only if not `is_sublinear`; see :class:`holdfast.uncertainty.offset_boxes.OffsetBoxes`.
         """
         raise NotImplementedError(f"{type(self).__name__} has supports that start at 0, so no line needs an offset.")
 
     def recession(self, w: Array) -> Array:
-        """Return the limit of t_i(k w) / k for large k: the support itself where that is sublinear."""
+        """Return the limit of t_i(k w) / k for large k, which is the support itself if it is sublinear."""
         return self.support(w)
 
     def absolute_reach(self, n_features: int) -> Array:
         r"""Return a bound on the largest :math:`|\delta|_1` of each row's set, shape (n_samples,), or () where `is_common`.
 
-        By default the sum of the largest errors of each feature; exact for boxes and where `is_isotropic`.
+        By default it is the sum of the largest errors of each feature, which is exact for boxes, and if `is_isotropic`.
         """
         if self.is_isotropic:
             return self.support(np.ones(n_features))
@@ -236,27 +241,27 @@ class RowSets(ABC):
     def stretch(self, A: Array) -> Array:
         r"""Return a bound on the largest :math:`|A \delta|_2` of each row's set, shape (n_samples,), or () where `is_common`.
 
-        By default each entry of A d is bounded by itself: :math:`\sqrt{\sum_k \max_\pm t(\pm a_k)^2}`.
+        By default each entry of A d is bounded separately: :math:`\sqrt{\sum_k \max_\pm t(\pm a_k)^2}`.
         """
         return np.sqrt(sum(np.square(np.maximum(self.support(a), self.support(-a))) for a in A))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
-        """Return which features no row's set moves, shape (n_features,)."""
+        """Return which features are exact in the sets of all rows, shape (n_features,)."""
         return np.array([not np.any(self.support(e)) and not np.any(self.support(-e)) for e in np.eye(n_features)])
 
     def exact_directions(self, n_features: int) -> Array:
-        """Return directions in which no row's set has any extent, shape (n_features, k), besides those of exact features."""
+        """Return directions without extent in all rows' sets, (n_features, k), besides those of exact features."""
         return np.zeros((n_features, 0))
 
     def resized(self, factor: float) -> RowSets:
-        """Return the sets for a radius that is larger by a factor; what does not depend on a radius stays as it is."""
+        """Return the sets with the radius multiplied by a factor; parts independent of the radius do not change."""
         return self.scaled(factor)
 
     def smoothed(self, delta: float) -> RowSets:
         r"""Return sets with a smooth support :math:`T`, :math:`t \le T \le t + \delta`, :math:`T(0) = \delta > 0`.
 
-        The gradients of T are points of the original set, so slopes at an optimum of the smoothed problem are dual feasible for
-        the original one. That is how a collapse is proved, and how sets with kinks are trained with.
+        The gradients of T are points of the original set, so the slopes at an optimum of the smoothed problem are dual
+        feasible in the original one. This is used to prove a collapse, and to train with sets that have kinks.
         """
         if not self.is_smooth:
             raise NotImplementedError(f"{type(self).__name__} has kinks; it has to state `smoothed`.")
@@ -275,35 +280,35 @@ class RowSets(ABC):
         return self
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
-        """Return w with its distances from kinks, where a smoothing by `delta` alone accounts for them, reduced by `factor`.
+        """Return w with its distances from kinks multiplied by `factor`, if the smoothing by `delta` explains them.
 
-        The gradient of the support smoothed by factor * delta is there what that of the support smoothed by `delta` was at w;
-        with factor 0 the kinks are met exactly. Smooth sets have none.
+        At the new w, the support smoothed by factor * delta has the same gradient as the support smoothed by `delta` at
+        w. With factor 0, w is moved exactly onto the kinks. Smooth sets have no kinks, so w does not change.
         """
         return w
 
     def maximizer_on_faces(self, w: Array) -> Array:
-        """Return `maximizer`; for smoothed sets moved to faces of the original set that only smoothing keeps it from."""
+        """Return `maximizer`; for smoothed sets, moved to a face of the original set if only smoothing prevents it."""
         return self.maximizer(w)
 
     def image(self, map: Any) -> RowSets | None:
-        """Return the sets A S_i, A being the matrix of an affine map, if they have a special form; None otherwise."""
+        """Return the sets A S_i, with A the matrix of an affine map, if they have a special form; None otherwise."""
         return None
 
     def summands(self) -> list[RowSets]:
-        """Return the parts of a sum; of any other set the set itself."""
+        """Return the parts of a sum, or a list with the set itself."""
         return [self]
 
     def centred(self, X: Any) -> tuple[Any, RowSets]:
-        """Return moved rows with symmetric sets around them that contain the same points as these sets around the rows X."""
+        """Return moved rows and symmetric sets around them that contain the same points as these sets around X."""
         if not self.is_symmetric:
             raise NotImplementedError(f"{type(self).__name__} is not symmetric; it has to state `centred`.")
         return X, self
 
     def generators(self, n_features: int) -> Array | None:
-        """Return vectors, shape (k, n_features), such that supports depend on w through its products with these and its length.
+        """Return vectors, shape (k, n_features), such that supports depend only on their products with w, and on |w|.
 
-        None where none are known; no vectors, shape (0, n_features), where `is_isotropic`.
+        None if none are known; no vectors, shape (0, n_features), if `is_isotropic`.
         """
         return np.zeros((0, n_features)) if self.is_isotropic else None
 
@@ -312,72 +317,73 @@ class RowSets(ABC):
         return self
 
     def interval_form(self) -> IntervalForm | None:
-        """Return the sets as boxes; None where they are none."""
+        """Return the sets as boxes; None if they are not boxes."""
         return None
 
     def deletion_form(self) -> DeletionForm | None:
-        """Return the sets as deletions of features; None where they are none, or do not set features to 0."""
+        """Return the sets as deletions of features; None if they are not, or do not set features to 0."""
         return None
 
     def deviations(self) -> Any | None:
-        """Return s with t_i(w)^2 = sum_j (s_ij w_j)^2: one number, (n_features,), or a matrix (n_samples, n_features).
+        """Return s with t_i(w)^2 = sum_j (s_ij w_j)^2, of shape (), (n_features,) or (n_samples, n_features).
 
-        None where the support has no such form.
+        None if the support does not have this form.
         """
         return None
 
     def support_program(self, n_features: int) -> SupportProgram | None:
-        """Return the supports as a conic program, or None where none is known."""
+        """Return the supports as a conic program, or None if none is known."""
         form = self.interval_form()
         return None if form is None else form.support_program(n_features)
 
     def as_metadata(self, n_samples: int, n_features: int) -> dict[str, Any] | None:
-        """Return metadata that state these sets: X_lower and X_upper around 0, or for ellipsoids X_std or X_factor.
+        """Return metadata that state these sets: X_lower and X_upper around 0, or X_std or X_factor for ellipsoids.
 
-        None where they are neither boxes nor ellipsoids.
+        None if they are neither boxes nor ellipsoids.
         """
         form = self.interval_form()
         return None if form is None else form.as_metadata((n_samples, n_features))
 
     def sum_of_points(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
-        r"""Return :math:`\sum_i` budgets_i q_i for those `points` q_i that are in `size` times their sets, shape (n_features,).
+        r"""Return :math:`\sum_i` budgets_i q_i over the `points` q_i in `size` times their sets, shape (n_features,).
 
-        For others 0, or points of the sets near them.
+        Other points are replaced by 0, or by points of the sets near them.
 
-        `points` are of shape (n_samples, n_features), or (1, n_features) where the set is common; for sums a list, one for each
-        part; for images points of the original sets.
+        `points` have the shape (n_samples, n_features), or (1, n_features) if the set is common. For sums they are a
+        list with one entry for each part; for images they are points of the original sets.
         """
-        # points come from a solver, so they are tested rather than trusted: a proof rests on their being in the sets
+        # points come from a solver, so they are tested: a proof is valid only if they are in the sets
         inside = self.contains(points / size, slack=MEMBERSHIP_SLACK)
         kept = np.where(inside[:, None], points, 0.0) / (1 + MEMBERSHIP_SLACK)
         return np.asarray(kept.T @ (np.sum(budgets, keepdims=True) if self.is_common else budgets))
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        """Return random points of every row's set, shape (n_draws, n_samples or 1, n_features).
+        """Return random points of each row's set, for tests, shape (n_draws, n_samples or 1, n_features).
 
-        They are to find faults, and lie on the border more often than not; those of `draw` are uniform.
+        Many of them lie on the boundary, where faults show; points of `draw` are uniform.
         """
         points = np.array([self.maximizer(w) for w in rng.normal(size=(n_draws, n_features))])
-        # half of the points are drawn in towards 0, which is no way to go in a set that lacks it
+        # half of the points are moved towards 0, which a set without the origin does not allow
         sizes = np.minimum(rng.uniform(0, 2, size=(*points.shape[:2], 1)), 1.0)
         return points * sizes if self.has_origin else points
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
-        """Return a point of each row's set, uniform in it, an array or a CSR array of a shape (n_samples, n_features).
+        """Return a uniform point of each row's set, as an array or a CSR array of shape (n_samples, n_features).
 
-        The default, for sets that are not boxes, is the end of a random walk whose law tends to the uniform one; it takes some
-        hundred calls of `contains`.
+        For sets that are not boxes, the default is the end of a random walk, whose distribution tends to the uniform
+        one; it takes some hundred calls of `contains`.
         """
         form = self.interval_form()
         return self._walked(rng, shape) if form is None else form.draw(rng, shape)
 
     def _walked(self, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-        """Return the end of hit-and-run: each step goes to a uniform point of a random chord through the last one."""
+        """Return the end of a hit-and-run walk: steps go to uniform points of random chords through the last point."""
         corners = self.sample(rng, shape[1] + 1, shape[1])
         at = np.array(np.broadcast_to(corners.mean(axis=0), shape))
         for _ in range(WALK):
             w = rng.normal(size=shape[1])
-            # the set is no wider along w than this chord, so no step of more than one chord stays in it
+            # no chord in this direction is longer than this one, which spans the width along w, so steps are at most
+            # one chord
             chord = self.maximizer(w) - self.maximizer(-w)
             back, ahead, share = -np.ones(shape[0]), np.ones(shape[0]), np.zeros(shape[0])
             is_open = np.ones(shape[0], dtype=bool)
@@ -387,21 +393,22 @@ class RowSets(ABC):
                 share, is_open = np.where(is_in, tried, share), is_open & ~is_in
                 if not np.any(is_open):
                     break
-                # the set is convex: what lies beyond a point outside is outside too
+                # the set is convex, so everything beyond a point outside is outside too
                 back, ahead = np.where(tried < 0, tried, back), np.where(tried < 0, ahead, tried)
             at = at + share[:, None] * chord
         return at
 
     def gaussian(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
-        """Return for each row a draw from the Gaussian whose one-deviation ellipsoid the set is, as `draw` does."""
+        """Return, for each row, a draw from the Gaussian whose one-standard-deviation ellipsoid is the set."""
         raise NotImplementedError(f"{type(self).__name__} is no ellipsoid, so it is not the spread of a Gaussian.")
 
 
 class SmoothedSet(RowSets):
-    r"""Another set with support :math:`T_i(w) = \sqrt{\delta^2 + t_i(w)^2}`: independent noise of deviation
-    :math:`\delta > 0` on the score.
+    r"""Sets with support :math:`T_i(w) = \sqrt{\delta^2 + t_i(w)^2}`, :math:`\delta > 0`.
 
-    T is smooth where t is, and at w = 0; :math:`\nabla T = (t/T) \nabla t` is a point of the original set.
+    This is as if independent noise of standard deviation :math:`\delta` were added to the score.
+
+    T is smooth wherever t is smooth, and at w = 0; :math:`\nabla T = (t/T) \nabla t` is a point of the original set.
     """
 
     is_sublinear = False
@@ -431,7 +438,7 @@ class SmoothedSet(RowSets):
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         T, share = self._parts(w)
         if not np.any(share):
-            # at w = 0 t has a kink, and T^2 = delta^2 + t^2 has none
+            # at w = 0, t has a kink, but T^2 = delta^2 + t^2 has none
             return self.base.square_curvature(len(w), np.broadcast_to(first / T, np.shape(first)))
         return self.base.curvature(w, first * share, first * self.delta**2 / T**3 + second * share**2)
 
@@ -469,7 +476,8 @@ class SmoothedSet(RowSets):
         out = self.base.curvature_product(w, first * share, v) + along
         if np.all(share > 0):
             return out
-        # where t = 0 the Hessian of T is that of t^2 / 2 over T: along v it is t(v) times the slope of t at v
+        # where t = 0, the Hessian of T is that of t^2 / 2 divided by T; applied to v it gives t(v) times the gradient
+        # of t at v
         return out + self.base.adjoint(v, np.where(share > 0, 0.0, first / T * self.base.support(v)))
 
     def cross(self, w: Array, rows: Any, r: Array) -> Array:

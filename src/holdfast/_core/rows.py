@@ -1,4 +1,4 @@
-"""What the data look like to everything else: passes over rows."""
+"""The protocol of data: passes over rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 class Elementwise(Protocol):
-    """What a pass needs to know of a loss."""
+    """The part of a loss that a pass needs."""
 
     is_rowwise: bool
 
@@ -25,20 +25,20 @@ class Elementwise(Protocol):
 
 
 class MarginPass(NamedTuple):
-    """What one pass over the rows brings back."""
+    """The results of one pass over the rows."""
 
     value: float
-    """Weighted sum of the losses."""
+    """The weighted sum of the losses."""
     pull: Array
-    """sum_i r_i x_i with r = weight * sign * slope in u, shape (n_features,)."""
+    """sum_i r_i x_i with r_i = weight * sign * slope in u, shape (n_features,)."""
     balance: float
     """sum_i r_i."""
     scale_slopes: Array
-    """weight * slope in t, shape (n_samples,), or their sum, shape (), where t is common."""
+    """weight * slope in t, shape (n_samples,), or their sum, shape (), if t is common to all rows."""
 
 
 class RowArrays(NamedTuple):
-    """Rows as the arrays of a CSR matrix without duplicates; where every entry is stored, `indices` is empty."""
+    """Rows as the arrays of a CSR matrix without duplicates; `indices` is empty if all entries are stored."""
 
     values: NDArray[np.floating]
     indices: NDArray[np.uint32]
@@ -46,14 +46,14 @@ class RowArrays(NamedTuple):
 
     @classmethod
     def of(cls, X: Any) -> RowArrays:
-        """Return a matrix, dense or CSR, as arrays; they are views of it unless its order or its duplicates forbid."""
+        """Return a dense or CSR matrix as arrays; views of it, unless its memory order or duplicates require a copy."""
         if not sparse.issparse(X):
             n, d = X.shape
             return cls(np.ascontiguousarray(X).reshape(-1), np.empty(0, dtype=np.uint32), d * np.arange(n + 1))
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        # one type each, so that kernels are compiled once; without a sign indices are read faster
+        # a single type for each array, so that kernels are compiled once; unsigned indices are read faster
         indices = X.indices.view(np.uint32) if X.indices.dtype == np.int32 else X.indices.astype(np.uint32)
         return cls(X.data, indices, X.indptr.astype(np.int64))
 
@@ -78,27 +78,27 @@ class RowArrays(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Rows in coordinates of the space they span."""
+    """Rows in coordinates of their span."""
 
     coordinates: Array
     """One row of at most n_samples numbers for each row."""
     lift: Callable[[Array], Array]
-    """From weights of the coordinates to the shortest weights of the features that give the same scores."""
+    """Maps weights of the coordinates to the shortest weights of the features with the same scores."""
     project: Callable[[Array], Array]
-    """From weights of the features to those of the coordinates that give the same scores."""
+    """Maps weights of the features to weights of the coordinates with the same scores."""
 
 
 Reaction = Callable[[slice, Array], Array]
-"""From (which rows, their scores) to how strongly each of these rows is to pull."""
+"""Maps (slice of rows, their scores) to the factor of each of these rows in a sum."""
 
 
 class Rows(ABC):
-    """Rows of features that can be passed over; where they live and in what format is their own affair."""
+    """Rows of features that support passes, independently of where and in which format they are stored."""
 
     n_samples: int
     n_features: int
     n_fits: int = 1
-    """How many fits these rows are to serve: what is compiled once repays the sooner."""
+    """The number of fits that these rows serve; with more fits, compiling pays off sooner."""
 
     @abstractmethod
     def dot(self, w: Array) -> Array:
@@ -110,7 +110,7 @@ class Rows(ABC):
 
     @abstractmethod
     def pull(self, W: Array, react: Reaction) -> Array:
-        """Return X'R, where R = react(rows, X[rows] W) is asked for block by block, so that X is read once."""
+        """Return X'R, where R = react(rows, X[rows] W) is computed block by block, so that X is read once."""
 
     @abstractmethod
     def gram(self, weights: Array) -> Array:
@@ -131,17 +131,17 @@ class Rows(ABC):
 
     @abstractmethod
     def normal_pass(self, weights: Array, v: Array, shift: float, extra: Array) -> tuple[Array, Array]:
-        """Return m = X v + shift and X'(weights * m + extra), X being read once."""
+        """Return m = X v + shift and X'(weights * m + extra), reading X once."""
 
     @property
     def quick(self) -> Rows:
-        """The rows for products that may be off by a share of 1e-6, in single precision where that is faster."""
+        """The rows for products with relative errors up to 1e-6, in single precision if that is faster."""
         return self
 
     @property
     @abstractmethod
     def n_entries(self) -> int:
-        """How many numbers a pass reads."""
+        """The number of entries that a pass reads."""
 
     @abstractmethod
     def entries(self, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
@@ -159,43 +159,43 @@ class Rows(ABC):
         """Return some of the rows."""
 
     def arrays(self) -> RowArrays:
-        """Return the rows as arrays, for those who visit them one by one."""
+        """Return the rows as arrays, for solvers that visit them one by one."""
         raise NotImplementedError(f"{type(self).__name__} cannot be visited row by row.")
 
     def offset(self) -> Array | None:
-        """Return a point that rows are better counted from, else None.
+        """Return a point to subtract from the rows, or None.
 
-        Near their middle, if they lie so far from 0 that it costs accuracy; or one row from which most entries of all rows do
-        not deviate.
+        It is near their mean, if they are so far from 0 that accuracy suffers; or it is a row that most entries of all
+        rows are equal to.
         """
         return None
 
     def joined(self, others: Array) -> Rows:
-        """Return these rows followed by others, shape (n_others, n_features)."""
+        """Return these rows followed by `others`, shape (n_others, n_features)."""
         raise NotImplementedError(f"{type(self).__name__} cannot be joined.")
 
     def shifted(self, offset: Array) -> Rows:
-        """Return the rows less `offset`: without a copy, unless they are sparse or what is left is.
+        """Return the rows minus `offset`, without a copy unless the rows or the differences are sparse.
 
-        Of sparse rows all entries are stored where the offset is not 0.
+        For sparse rows, all entries of the columns with an offset other than 0 are stored.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot be shifted.")
 
     @cached_property
     def span(self) -> Span | None:
-        """The rows in coordinates of the space they span, None where that would cost too much."""
+        """The rows in coordinates of their span, None if that would cost too much."""
         return None
 
     @abstractmethod
     def blocks(self) -> Iterator[tuple[slice, Any]]:
-        """Yield (which rows, those rows) from first to last, each block small enough to stay in cache."""
+        """Yield (slice, rows) from first to last, in blocks small enough to stay in cache."""
 
     @abstractmethod
     def dense_blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Yield (which rows, those rows as a float64 array) from first to last."""
+        """Yield (slice, rows as a float64 array) from first to last."""
 
     @abstractmethod
     def margin_pass(
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
-        """Return value and slopes of sum_i weights_i * loss(target_i - signs_i (x_i'w + b), t_i), X being read once."""
+        """Return value and slopes of sum_i weights_i * loss(target_i - signs_i (x_i'w + b), t_i), reading X once."""

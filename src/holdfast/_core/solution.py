@@ -1,4 +1,4 @@
-"""How a solver ended: parameters, proof, and advice."""
+"""The result of a solver: parameters, status and advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast._core.row_sets import RowSets
 
 
 class Status(Enum):
-    """Why a solver stopped. The value is what to do about it."""
+    """The reason why a solver stopped. The value is advice for the user."""
 
     SOLVED = "Solved: nothing to do."
     ITERATION_LIMIT = "Stopped at max_iter. Raise max_iter, or raise tol if this accuracy is enough."
@@ -46,42 +46,45 @@ class Status(Enum):
 
 
 class DualGuess(NamedTuple):
-    """Dual weights, and how the noise is to bear what they pull: along `direction`, each row inversely to its scale."""
+    """A guess of the dual weights, and of the points of the sets that balance their pull.
+
+    By default these points are maximizers along `direction`, each row's in inverse proportion to its `scale`.
+    """
 
     slopes: NDArray[np.float64]
-    """One number in [0, 1] a row."""
+    """One number in [0, 1] for each row."""
     direction: NDArray[np.float64]
     scale: NDArray[np.float64]
     sets: RowSets | None = None
-    """Sets whose maximizers along the direction bear the pull; None for those of the problem. Smoothed sets may stand here, as
-    their maximizers are points of the sets themselves."""
+    """The sets whose maximizers along the direction balance the pull; None for those of the problem. Smoothed sets are
+    allowed, as their maximizers are points of the original sets."""
     push: RowSets | None = None
-    """The same for sets that push deficits, besides a noise that losses are averaged over."""
+    """The same for sets that change deficits, besides a noise that losses are averaged over."""
     points: Any = None
-    """Points of the sets that bear it, as `RowSets.sum_of_points` takes them, where better ones than maximizers are known."""
+    """Points of the sets that balance the pull, as `RowSets.sum_of_points` takes them, if better than maximizers."""
     smoothing: float = 0.0
-    """The smoothing at which they are the slopes of the losses, 0 where they are not from such a problem."""
+    """The smoothing of the problem whose slopes the dual weights are; 0 if they come from elsewhere."""
 
 
 @dataclass
 class Solution:
-    """What a solver found.
+    """The result of a solver.
 
     Attributes
     ----------
     parameters : ndarray of shape (n_parameters,)
-        Weights, then the intercept where the problem has one.
+        Weights, then the intercept if the problem has one.
     status : Status
     objective : float
-        Value at `parameters`, as the solver saw it.
+        The value at `parameters`, as computed by the solver.
     lower_bound : float
-        A number no parameters can go below, -inf where none is known.
+        A lower bound on the objective for any parameters, -inf if none is known.
     n_iter : int
-        Steps taken over all stages.
+        The number of steps in all stages.
     solver : str
-        Name of the solver that finished.
+        The name of the solver that finished.
     dual : DualGuess or None
-        A guess of the dual weights, where there is a better one than the slopes at `parameters`.
+        A guess of the dual weights, if there is a better one than the slopes at `parameters`.
     """
 
     parameters: NDArray[np.float64]
@@ -94,11 +97,11 @@ class Solution:
 
     @property
     def advice(self) -> str:
-        """What to do about the way it ended, in a sentence."""
+        """Advice for the user on this status, in words."""
         return self.status.value
 
     def summary(self) -> dict[str, str | int | float]:
-        """Return the solution's story as plain values, fit to be stored with a model."""
+        """Return a summary of the solution as plain values, to store with a model."""
         return {
             "status": self.status.name.lower(),
             "advice": self.advice,

@@ -1,4 +1,4 @@
-"""What a solver is: it states which views it needs, and minimises."""
+"""The protocol of solvers: a solver states the views it needs, and minimises."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def silent(message: str) -> None:
 
 
 class Solver(Parameters, ABC):
-    """An algorithm with its settings."""
+    """A minimisation algorithm with its settings."""
 
     name: ClassVar[str]
-    """The string that stands for it at an estimator's door."""
+    """The string that names the solver in the `solver` parameter of an estimator."""
     needs: ClassVar[tuple[type, ...]]
-    """Views it asks of a problem."""
+    """The views it needs of a problem."""
     takes: ClassVar[str] = ""
-    """For an error message: which problems offer those views, where that is not obvious."""
+    """The problems that offer these views, for error messages, if this is not obvious."""
     accuracy: ClassVar[float] = 1e-6
-    """Excess over the optimum, as a share of it, that can be expected on problems of moderate scale."""
+    """The expected excess over the optimum, relative to it, on problems of moderate scale."""
 
     passes_a_step: ClassVar[int] = 1
     """Passes over the rows that a usual step takes; one that takes many times as many counts as several steps of `max_iter`."""
 
     @abstractmethod
     def preference(self, work: dict[str, Any]) -> float:
-        """Return how well it suits a problem of these sizes; the fitting solver with the highest number is picked."""
+        """Return how well the solver suits a problem of these sizes; of suitable solvers the highest number wins."""
 
     @abstractmethod
     def minimise(
@@ -46,19 +46,20 @@ class Solver(Parameters, ABC):
     ) -> Solution:
         """Return the best parameters found from `start`.
 
-        It may stop when its own estimate of the relative gap is below `tol`; 0 asks for all that floating point allows. A
-        `rough` solution, a mere start for something else, is done when the next step promises less than `tol`.
+        The solver may stop if its own estimate of the relative gap is below `tol`; 0 asks for the best that floating
+        point allows. A `rough` solution, used only as a start for another solver, may stop if the next step promises
+        less than `tol`.
         """
 
     def stand_in(self, work: dict[str, Any]) -> Solver | None:
-        """Return the solver that takes over where nobody chose this one and it ends above `tol`, None where none should."""
+        """Return the solver to continue with if this one was not chosen by the user and ends above `tol`, or None."""
         return None
 
     def seeded(self, random_state: Any) -> Solver:
-        """Return the solver with this source of randomness, itself where it needs none or has its own."""
+        """Return the solver with this source of randomness; itself if it needs none or has its own."""
         return self
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
-        """Return instances that every test of a solver is run on."""
+        """Return instances on which all tests of solvers run."""
         return [cls()]

@@ -1,4 +1,4 @@
-"""Records that print as a few lines, and as a small table in notebooks."""
+"""Records that print as a few lines of text, and as a small table in notebooks."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 WIDTH = 100
-"""Characters in a line of a note."""
+"""The width of notes, in characters."""
 SHOWN = 8
-"""Entries of a path or curve that are shown."""
+"""The number of entries of a path or curve that are shown."""
 
 
 class Summary:
     """A record with a title, lines of cells below it, and notes.
 
-    ``print`` shows them as text, a notebook as a table; subclasses say what is in them.
+    ``print`` shows it as text, and a notebook as a table. Subclasses state the content.
     """
 
     def _title(self) -> str:
         return type(self).__name__
 
     def _columns(self) -> Sequence[str]:
-        """Return what the cells of a line are; nothing where the first cell of a line says it."""
+        """Return the names of the columns; none if the first cell of each line is its name."""
         return ()
 
     def _lines(self) -> Sequence[Sequence[str]]:
@@ -38,7 +38,7 @@ class Summary:
         head, lines = self._columns(), self._lines()
         table = [head, *lines] if head else lines
         widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-        # numbers below each other where columns have names
+        # cells are right-aligned if columns have names, so that numbers line up
         sides = ["<", *(">" if head else "<" for _ in widths[1:])]
         rows = [
             "  " + "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(cells, sides, widths, strict=True))
@@ -61,7 +61,7 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def summarized(kind: Kind) -> Kind:
-    """Let a named tuple print itself as a summary: a line for each field, with the sizes of arrays and tables."""
+    """Make a named tuple print as a summary, with a line for each field and the sizes of arrays and tables."""
     lines = {"_lines": lambda record: [(name, _told(getattr(record, name))) for name in record._fields]}
     shared = ("_title", "_columns", "_notes", "__str__", "_repr_html_")
     for name, method in ({name: getattr(Summary, name) for name in shared} | lines).items():
@@ -70,7 +70,7 @@ def summarized(kind: Kind) -> Kind:
 
 
 def _told(value: Any) -> str:
-    """Return a number or a word as it is; of an array, table or list its size, and where its numbers lie."""
+    """Return a number or a word as text; for an array, table or list, its size and the spread of its numbers."""
     if value is None or isinstance(value, str):
         return value or "none"
     values = np.asarray(value)
@@ -86,22 +86,22 @@ def counted(n: int, what: str) -> str:
 
 
 def digits(value: Any) -> str:
-    """Return a number with four digits, "unknown" for NaN."""
+    """Return a number with four digits, or "unknown" for NaN."""
     return "unknown" if np.isnan(value) else f"{float(value):.4g}"
 
 
 def percent(share: Any) -> str:
-    """Return a share in percent, "unknown" for NaN."""
+    """Return a share in percent, or "unknown" for NaN."""
     return "unknown" if np.isnan(share) else f"{100 * float(share):.1f} %"
 
 
 def share(chosen: Any) -> str:
-    """Return the share of True in percent, with the count."""
+    """Return the share of True values in percent, with the count."""
     return f"{percent(np.mean(chosen))} ({int(np.sum(chosen))} of {len(chosen)})" if len(chosen) else "no rows"
 
 
 def spread(values: Any) -> str:
-    """Return the median of numbers, the smallest and the largest."""
+    """Return the median, the smallest and the largest of some numbers, as text."""
     known = np.sort(np.asarray(values, dtype=np.float64).ravel())
     if not len(known):
         return "no rows"
@@ -109,5 +109,5 @@ def spread(values: Any) -> str:
 
 
 def some(n: int) -> list[int]:
-    """Return up to a few positions of n, evenly apart, the first and the last among them."""
+    """Return up to `SHOWN` evenly spaced indices of n, including the first and the last."""
     return sorted({round(k) for k in np.linspace(0, n - 1, min(n, SHOWN))}) if n else []

@@ -1,25 +1,25 @@
-"""The numbers that decide, named and in one place."""
+"""The tolerances that decide, in one place."""
 
 GAP_FLOOR = 1e-9
-"""An objective smaller than this share of the total weight is measured against the share, not against itself."""
+"""Gaps are relative to the objective, or to this share of the total weight if the objective is smaller."""
 
 ROUNDING = 1e-13
-"""Relative size of what is put down to rounding in float64 sums."""
+"""Relative errors up to this size count as rounding of float64 sums."""
 
 POLISHED = 1e-15
-"""Newton's decrement, as a share of the objective, at which further steps change only rounding."""
+"""The Newton decrement, relative to the objective, at which further steps change only rounding."""
 
 VANISHING = 1e-14
-"""Share of the typical curvature below which a direction is taken for flat."""
+"""A direction counts as flat if its curvature is below this share of the typical curvature."""
 
 LOOSE = 1e-5
-"""A gap that may be larger than this is asked for to save time, as in cross-validation: fits then stop once it is reached."""
+"""A tolerance larger than this is meant to save time, as in cross-validation, so fits stop once they reach it."""
 
 LARGE_Z = 1e8
-"""u / t is clipped to this, far beyond where any loss has become its limit."""
+"""u / t is clipped to this size, far beyond the point where any loss has reached its limit."""
 
 SMALL_WORK = 3e6
-"""n_samples * n_features**2 up to which a factorised Newton step costs no more than an evaluation."""
+"""Up to this n_samples * n_features**2, a factorised Newton step costs no more than an evaluation."""
 
 AFFORDABLE = 1e11
-"""The same up to which a factorised Newton step is taken where nothing else will do."""
+"""Up to this n_samples * n_features**2, a factorised Newton step is taken if nothing else works."""

@@ -1,4 +1,4 @@
-"""Cholesky factors of positive semidefinite matrices, whatever the scales of their variables."""
+"""Cholesky factors of positive semidefinite matrices, robust to the scales of their variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UnitCholesky:
     ----------
     matrix : ndarray of shape (n, n)
     jitters : iterable of float
-        What is added to the unit diagonal: the first of these with which the factorisation succeeds.
+        Numbers to add to the unit diagonal; the first one with which the factorisation succeeds is used.
     """
 
     def __init__(self, matrix: Array, jitters: Iterable[float]):
@@ -27,8 +27,8 @@ class UnitCholesky:
         self.roots = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         unit = matrix / self.roots
         unit /= self.roots[:, None]
-        # rounding may leave a semidefinite matrix slightly indefinite; on a unit diagonal the same jitter is as small for
-        # every variable
+        # rounding may make a semidefinite matrix slightly indefinite; on a unit diagonal, one jitter is equally small
+        # for every variable
         for jitter in jitters:
             unit.flat[:: len(unit) + 1] = 1.0 + jitter
             try:

@@ -1,3 +1,3 @@
-"""The version."""
+"""The version of holdfast."""
 
 __version__ = "0.1.0"

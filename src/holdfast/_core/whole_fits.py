@@ -1,4 +1,4 @@
-"""Fits that change an estimator as a whole at their end, or not at all, and refuse wrong parameters before they begin."""
+"""Fits that change an estimator only at their end, as a whole, and check parameters before they begin."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from holdfast._core.allowed import Allowed, refuse_wrong
 
 METHODS = ("fit", "partial_fit")
 _earlier: dict[int, dict[str, Any]] = {}
-"""What estimators held before the fit that is under way, by the id of the twin that is being fitted."""
+"""The attributes of estimators before the fit in progress, by the id of the twin that is fitted."""
 
 
 class WholeFits:
-    """An estimator whose `fit` and `partial_fit` leave it as it was where they fail or are interrupted.
+    """An estimator that is unchanged if its `fit` or `partial_fit` fails or is interrupted.
 
-    A subclass writes these methods as usual. Each works on a twin, whose attributes become those of the estimator in one
-    assignment at the very end. `fit` begins without fitted attributes (those that end in an underscore): none of an earlier
-    fit is left over. What these methods change in place, such as arrays of a stream, they copy first.
+    A subclass writes these methods as usual. Each works on a twin, whose attributes become those of the estimator in
+    one assignment at the end. `fit` starts without fitted attributes (those that end in an underscore), so none is left
+    over from an earlier fit. Attributes that these methods change in place, such as arrays of a stream, must be copied
+    first.
     """
 
     parameter_table: ClassVar[Mapping[str, Allowed]] = {}
-    """What parameters may be; those of base classes are added. Checked before every fit."""
+    """The allowed values of parameters, checked before every fit; those of base classes are added."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -35,11 +36,11 @@ class WholeFits:
                 setattr(cls, name, _whole(vars(cls)[name], afresh=name == "fit"))
 
     def check_parameters(self, call: str | None = None) -> None:
-        """Raise if a parameter is not what the table allows; `call` is what is quoted, the class by default."""
+        """Raise ValueError if a parameter has a value that the table does not allow, quoting `call` or the class."""
         refuse_wrong(self, self.parameter_table, call or type(self).__name__)
 
     def _before_fit(self, name: str) -> Any:
-        """Return an attribute as it was before the fit that is under way, None where there was none."""
+        """Return an attribute as it was before the fit in progress, None if there was none."""
         return _earlier.get(id(self), vars(self)).get(name)
 
 
@@ -48,7 +49,7 @@ def _whole(method: Any, *, afresh: bool) -> Any:
 
     @wraps(method)
     def fitted(self: Any, *args: Any, **options: Any) -> Any:
-        if id(self) in _earlier:  # a fit that calls that of its base class
+        if id(self) in _earlier:  # a fit that calls the fit of its base class
             return method.__get__(self, type(self))(*args, **options)
         self.check_parameters()
         twin = object.__new__(type(self))
@@ -70,13 +71,13 @@ def _whole(method: Any, *, afresh: bool) -> Any:
 
 
 class _Offered:
-    """A method that another descriptor, such as that of ``available_if``, offers or withholds."""
+    """A method whose existence depends on another descriptor, such as that of ``available_if``."""
 
     def __init__(self, offer: Any, method: Any):
         self.offer, self.method = offer, method
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        offered = self.offer.__get__(instance, owner)  # raises where it is withheld
+        offered = self.offer.__get__(instance, owner)  # raises AttributeError if the method does not exist
         return offered if instance is None else MethodType(self.method, instance)
 
 

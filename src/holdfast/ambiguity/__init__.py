@@ -1,4 +1,4 @@
-"""What may be wrong with labels: how many of them, and of which class."""
+"""Wrong labels: bounds on how many labels may be wrong, in total or by class."""
 
 from holdfast.ambiguity.label_flips import LabelFlips
 

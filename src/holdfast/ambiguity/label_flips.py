@@ -1,4 +1,4 @@
-"""Labels of which some are wrong."""
+"""Training labels some of which may be wrong."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from holdfast._core.tolerances import ROUNDING
 
 
 class LabelFlips(Parameters):
-    r"""At most k training labels are wrong, and nobody knows which.
+    r"""At most k training labels are wrong, and it is not known which.
 
-    With :math:`l_i` the loss of row i (at its worst point, where there is a set) and :math:`l_i'` the same had its label been
-    the other one, the worst case is
+    Let :math:`l_i` be the loss of row i (at the worst point of its set, if it has one), and :math:`l_i'` its loss with
+    the other label. The worst case is
 
     .. math:: \sum_i l_i + \text{the sum of the k largest } (l_i' - l_i)_+
               = \min_{\lambda \ge 0}\; k\lambda + \sum_i \max(l_i,\; l_i' - \lambda),
 
-    convex in the model, and exact for an integer k and equal weights. It prepares for the labels whose loss would hurt the
-    most, those of the rows that the model is surest about; it does not find out which labels are wrong.
+    It is convex in the model, and exact for an integer k and equal weights. It guards against the flips that raise the
+    loss most, those of the rows that the model is most certain about; it does not find out which labels are wrong.
 
     Parameters
     ----------
     k : int, float or dict
-        A count of rows (an integer, at most all of them), or a share of them (a float from 0 to 1); or a dict from class to
-        such a number: how many of the rows said to be of that class may be of another. With sample weights rows count by their
-        weight, as if they were repeated. A share, or weights, can give a budget that is no integer: a label may then flip in
-        part, which bounds the worst case from above.
+        A number of rows (an integer, at most all of them) or a share of the rows (a float from 0 to 1). A dict maps
+        each class to such a number: how many of the rows with that label may belong to another class. With sample
+        weights, rows count by their weight, as if they were repeated. If a share or weights give a fractional budget, a
+        label may flip in part, which is an upper bound on the worst case.
 
     Notes
     -----
-    From half of the rows on nothing can be learnt: w = 0 is optimal. Each of several classes is learnt against the rest, and
-    each of these problems has all budgets, its own adversary spending them. k = 0 is the plain classifier.
+    If k is at least half of the rows, nothing can be learnt: w = 0 is optimal. Several classes are learnt one against
+    the rest, and the adversary of each of these problems has the full budgets. k = 0 is the plain classifier.
 
     References
     ----------
-    L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003), section 6.2. The bound printed
-    there lacks a factor of 2 and is none; this is the exact value.
+    L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003), section 6.2. The bound
+    printed there lacks a factor of 2, so it is not a valid bound; the value here is exact.
 
     Examples
     --------
@@ -57,9 +57,9 @@ class LabelFlips(Parameters):
         self.k = k
 
     def budgets(self, totals: Array, classes: NDArray[Any]) -> Array:
-        """Return the weight of labels that may flip: one number for all rows, or one for each class where `k` is a dict.
+        """Return the weight of labels that may flip: one number for all rows, or one for each class if `k` is a dict.
 
-        `totals` is the weight of the rows of each class.
+        `totals` has the weight of the rows of each class.
         """
         if not isinstance(self.k, Mapping):
             return np.array([self._budget(self.k, float(totals.sum()))])

@@ -1,7 +1,7 @@
-"""Tables of measurements as arrays that `fit` takes, and small data sets with errors.
+"""Convert tables of measurements to the arrays that `fit` takes, and load small data sets with errors.
 
-`values_and_errors`, `values_and_intervals` and `values_and_bounds` read tables (NumPy, pandas, polars) with columns of errors
-or bounds; `intervals_from_replicates` makes intervals of repeated measurements.
+`values_and_errors`, `values_and_intervals` and `values_and_bounds` read tables (NumPy, pandas, polars) with columns of
+errors or bounds; `intervals_from_replicates` turns repeated measurements into intervals.
 """
 
 from holdfast.datasets.bundled import ErrorBars, load_breast_cancer_errors

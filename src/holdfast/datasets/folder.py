@@ -12,7 +12,8 @@ import numpy as np
 def load_from_folder(name: str) -> dict[str, Any]:
     """Return the arrays of ``$HOLDFAST_DATA/<name>.npz``: X in float64, y, and whatever else the file holds.
 
-    Integer data may be stored with a factor ``X_scale`` by which X is divided. Pickled objects are refused.
+    If the file has ``X_scale``, X is divided by it, so that data can be stored as integers. Pickled objects are
+    refused.
     """
     folder = os.environ.get("HOLDFAST_DATA")
     if not folder:

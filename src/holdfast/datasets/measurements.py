@@ -1,6 +1,6 @@
-"""From tables of measurements (replicates, error bars, intervals) to the arrays that ``fit`` takes.
+"""Convert tables of measurements (replicates, error bars, intervals) to the arrays that ``fit`` takes.
 
-Tables are arrays or frames of pandas or polars, and come back as what they were; neither library is imported here.
+Tables are arrays, or frames of pandas or polars; results have the type of the table. Neither library is imported here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast._core.summary import summarized
 
 Array = NDArray[np.float64]
 FILLS: dict[str, Callable[[Array], Any]] = {"median": np.median, "column maximum": np.max}
-"""What stands for an error that is missing, by the others of its column."""
+"""Replacements for a missing error, from the known errors of its column."""
 COLUMNS_MISSING = Choice("error", "exact")
 COLUMNS = Instance(str, "give the name of a column") | Listed("give a list of names")
 ERRORS_MISSING, VALUES_MISSING = Choice("raise", *FILLS), Choice("raise", "keep")
@@ -43,49 +43,49 @@ class Intervals(NamedTuple):
     X_std: Any
     """The standard deviation of one measurement."""
     counts: Any
-    """How many replicates were not missing."""
+    """The number of replicates that are not missing."""
     groups: NDArray[Any]
     """The labels of the groups, shape (n_groups,)."""
     y: NDArray[Any] | None
-    """The class of each group, shape (n_groups,); None where none was given."""
+    """The class of each group, shape (n_groups,); None if no classes were given."""
 
 
 @arguments(deviations=Number() | NOTHING)
 def intervals_from_replicates(X: Any, groups: Any, *, y: Any = None, deviations: float | None = None) -> Intervals:
-    r"""Return one row for each sample that was measured several times: its mean, its interval, its standard deviation.
+    r"""Return one row for each sample that was measured several times: its mean, interval and standard deviation.
 
-    Of a group g with the values :math:`x_1, \dots, x_n` of a feature, :math:`n \ge 2`,
+    For a group g with values :math:`x_1, \dots, x_n` of a feature, :math:`n \ge 2`, these are
 
     .. math:: \bar x = \frac1n \sum_k x_k, \qquad
         [\min_k x_k, \max_k x_k], \qquad s = \sqrt{\frac{1}{n - 1} \sum_k (x_k - \bar x)^2} .
 
-    A single value has no deviation of its own and is given the pooled one of its feature,
-    :math:`\sqrt{\sum_g (n_g - 1) s_g^2 / \sum_g (n_g - 1)}`, but its interval from the smallest to the largest value is
-    that value alone: state `deviations` to give it an interval too. ``X_std`` is the deviation of one measurement;
-    that of the mean is ``X_std / sqrt(counts)``.
+    A single value has no standard deviation of its own; it is given the pooled one of its feature,
+    :math:`\sqrt{\sum_g (n_g - 1) s_g^2 / \sum_g (n_g - 1)}`. Its interval from the smallest to the largest value is
+    that value alone, so state `deviations` to give it an interval with a width. ``X_std`` is the standard deviation of
+    one measurement; that of the mean is ``X_std / sqrt(counts)``.
 
     Parameters
     ----------
     X : array-like or frame of shape (n_rows, n_features)
-        A row for each measurement, without the column of labels. NaN is a replicate that is missing, and is left out.
+        One row for each measurement, without the column of labels. NaN means a missing replicate, which is left out.
     groups : array-like of shape (n_rows,)
-        Which sample a row measures; rows with equal labels are replicates and need not be neighbours.
+        The label of the sample that each row measures. Rows with equal labels are replicates; they need not be
+        adjacent.
     y : array-like of shape (n_rows,), default=None
         The class of each row, the same for all rows of a group.
     deviations : float, default=None
-        Half of each interval in standard deviations: from ``X - deviations * X_std`` to ``X + deviations * X_std``.
-        None: from the smallest to the largest replicate.
+        The half-width of each interval in standard deviations: from ``X - deviations * X_std`` to
+        ``X + deviations * X_std``. None: from the smallest to the largest replicate.
 
     Returns
     -------
     Intervals
-        Groups in the order of their first appearance; a pandas frame has them as its index. ``X_lower`` and ``X_upper``
-        go to ``fit`` as the metadata of a set of intervals, ``X_std`` as that of ``GaussianNoise`` or of a set of
-        half-widths.
+        Groups are in the order of their first appearance; a pandas frame has them as its index. Pass ``X_lower`` and
+        ``X_upper`` to ``fit`` for ``IntervalBox``, and ``X_std`` for ``GaussianNoise`` or ``Box``.
 
     Examples
     --------
-    Two patients' blood, drawn three times and twice; one value of potassium was lost:
+    Blood of two patients, drawn three times and twice; one value of potassium is missing:
 
     >>> glucose_and_potassium = [[5.1, 4.0], [7.9, 3.5], [5.4, np.nan], [8.3, 3.9], [5.1, 4.4]]
     >>> data = intervals_from_replicates(glucose_and_potassium, groups=["ann", "bob", "ann", "bob", "ann"], y=[0, 1, 0, 1, 0])
@@ -139,31 +139,32 @@ def values_and_errors(
     values_missing: str = "raise",
     exclude: Any = (),
 ) -> tuple[Any, Any]:
-    """Return the values of a table and, under the same names, their errors: for columns such as ``mass`` and ``mass_err``.
+    """Return the values of a table and their errors, from columns such as ``mass`` and ``mass_err``.
 
     Parameters
     ----------
     frame : frame of pandas or polars, of shape (n_rows, n_columns)
-        Numbers. All columns that are no errors are features: name the others in `exclude`, the class too.
+        All columns must be numbers. Columns that are not errors are features; list others, such as the class, in
+        `exclude`.
     suffix : str, default="_err"
-        How the name of a column of errors ends, after the name of its values.
+        The ending of the name of a column of errors, after the name of its values.
     missing : {"error", "exact"}, default="error"
-        What becomes of columns of values that have no column of errors: they are refused, or taken as exact, with errors 0.
+        How to treat columns of values without a column of errors: refuse them, or take them as exact, with errors 0.
     errors_missing : {"raise", "median", "column maximum"}, default="raise"
-        What becomes of an error that is missing (NaN) in its column. It is unknown, not 0: it is refused, or taken to be the
-        median or the largest of the known errors of its column.
+        How to treat a missing error (NaN) in a column of errors, which is unknown, not 0: refuse it, or replace it by
+        the median or the largest of the known errors of its column.
     values_missing : {"raise", "keep"}, default="raise"
-        What becomes of a value that is missing: it is refused, or stays missing, with error 0, for :class:`SpreadImputer` in an
-        :class:`UncertainPipeline`, which states the error of what it fills in. Other imputers do not.
+        How to treat a missing value: refuse it, or keep it missing, with error 0, for a :class:`SpreadImputer` in an
+        :class:`UncertainPipeline`, which states the errors of the values it fills in. Other imputers do not.
     exclude : str or sequence of str, default=()
-        Columns that are neither values nor errors. They are not looked at and do not come back.
+        Columns that are neither values nor errors. They are ignored, and not returned.
 
     Returns
     -------
     X : frame of shape (n_rows, n_features)
-        The values, in the order of their columns.
+        The values, with columns in their original order.
     X_std : frame of shape (n_rows, n_features)
-        The errors, >= 0, in the units of the values: ``fit(X, y, X_std=X_std)``.
+        The errors, >= 0, under the names and in the units of the values. Pass them as ``fit(X, y, X_std=X_std)``.
 
     Examples
     --------
@@ -191,7 +192,7 @@ def values_and_errors(
 
 
 class Missing(NamedTuple):
-    """What becomes of columns of errors, of errors and of values that are not there."""
+    """How to treat missing columns of errors, missing errors and missing values."""
 
     columns: str
     errors: str
@@ -210,16 +211,17 @@ def values_and_intervals(
 ) -> tuple[Any, Any, Any]:
     """Return the values of a table and the ends of their error bars, which may be longer on one side.
 
-    The errors of a column ``mass`` are two columns ``mass_err_lower`` and ``mass_err_upper``, both >= 0 and counted from the
-    value: the interval is from ``mass - mass_err_lower`` to ``mass + mass_err_upper``. One column ``mass_err`` serves for both.
+    The errors of a column ``mass`` are in two columns ``mass_err_lower`` and ``mass_err_upper``, both >= 0 and measured
+    from the value: the interval is from ``mass - mass_err_lower`` to ``mass + mass_err_upper``. A single column
+    ``mass_err`` serves for both sides.
 
     Parameters
     ----------
     frame : frame of pandas or polars, of shape (n_rows, n_columns)
     suffix : str, default="_err"
-        What follows the name of the values in that of their errors, before ``_lower`` and ``_upper``.
+        The part of the name of an error column between the name of its values and ``_lower`` or ``_upper``.
     missing, errors_missing, values_missing, exclude
-        As for :func:`values_and_errors`; a value that stays missing has ends that are missing too.
+        As for :func:`values_and_errors`; if a value stays missing, its ends are missing too.
 
     Returns
     -------
@@ -244,14 +246,16 @@ def values_and_intervals(
 def values_and_bounds(frame: Any) -> tuple[Any, Any, Any]:
     """Return the midpoints and the ends of a table of intervals, such as the bins of ``pandas.cut``.
 
-    Whether an interval contains its ends does not matter: the worst case over an open interval is that over the closed one.
-    Numbers are exact, both ends of their interval. Mind that ``pandas.cut`` rounds the ends of its bins (its `precision`).
+    Whether an interval contains its ends does not matter, as open and closed intervals have the same worst case. A
+    number is exact: it is both ends of its interval. Note that ``pandas.cut`` rounds the ends of its bins (see its
+    `precision`).
 
     Parameters
     ----------
     frame : frame or array-like of shape (n_rows, n_features) or (n_rows,)
-        Columns of numbers and of intervals: an interval dtype, categories that are intervals, or objects with ``left`` and
-        ``right``. No interval may be missing or endless. A single column, say an IntervalArray, is a table of one feature.
+        Columns of numbers or intervals: an interval dtype, categories that are intervals, or objects with ``left`` and
+        ``right``. Intervals must not be missing or unbounded. A single column, such as an IntervalArray, is a table
+        with one feature.
 
     Returns
     -------
@@ -279,13 +283,13 @@ def values_and_bounds(frame: Any) -> tuple[Any, Any, Any]:
         np.column_stack([finite(_end(column, side), f"{call}: column {name!r}") for name, column in columns.items()])
         for side in ("left", "right")
     )
-    X = np.clip(0.5 * lower + 0.5 * upper, lower, upper)  # half of the smallest number is rounded to 0
+    X = np.clip(0.5 * lower + 0.5 * upper, lower, upper)  # clip, as half of the smallest number rounds to 0
     names = list(columns)
     return like(frame, X, names), like(frame, lower, names), like(frame, upper, names)
 
 
 def columns_of(table: Any, call: str) -> dict[Any, Any]:
-    """Return the columns of a frame by name, of an array by number."""
+    """Return the columns of a frame by name, or of an array by index."""
     if hasattr(table, "columns"):
         names = list(table.columns)
         if not names or not len(table):
@@ -304,7 +308,7 @@ def columns_of(table: Any, call: str) -> dict[Any, Any]:
 
 
 def like(table: Any, values: NDArray[Any], names: Sequence[Any], index: Any = None) -> Any:
-    """Return values as a frame if the table is one, with its own index or another."""
+    """Return values as a frame if the table is one, with the index of the table unless `index` is given."""
     if not hasattr(table, "columns"):
         return values
     if hasattr(table, "index"):
@@ -313,7 +317,7 @@ def like(table: Any, values: NDArray[Any], names: Sequence[Any], index: Any = No
 
 
 def _numbers(column: Any, where: str) -> Array:
-    """Return a column in float64, NaN where something is missing; refuse text and dates, though they may convert."""
+    """Return a column in float64, NaN if missing. Texts and dates are refused, even if they could be converted."""
     raw = np.asarray(column)
     if raw.dtype.kind in "biuf" or (raw.dtype.kind == "O" and not any(isinstance(v, str | bytes) for v in raw)):
         with suppress(TypeError, ValueError):
@@ -323,7 +327,7 @@ def _numbers(column: Any, where: str) -> Array:
 
 
 def finite(column: Any, where: str, cure: str = "", *, missing: str = "raise") -> Array:
-    """Return a column of numbers none of which is infinite or, unless that is allowed, missing; `cure` is said of these."""
+    """Return a column of finite numbers, or NaN unless `missing` is "raise". Messages on missing ones add `cure`."""
     values = _numbers(column, where)
     wrong = np.isinf(values) if missing != "raise" else ~np.isfinite(values)
     if np.any(wrong):
@@ -334,7 +338,7 @@ def finite(column: Any, where: str, cure: str = "", *, missing: str = "raise") -
 
 
 def known_errors(errors: Array, rule: str, where: str) -> Array:
-    """Return a column of errors with those that are missing taken, by a rule, from the others."""
+    """Return a column of errors with missing ones replaced, by a rule of `FILLS`, from the known ones."""
     lost = np.isnan(errors)
     if np.all(lost):
         raise ValueError(f"{where} states no error at all. Leave it out, or give errors that are known otherwise.")
@@ -342,7 +346,7 @@ def known_errors(errors: Array, rule: str, where: str) -> Array:
 
 
 def one_a_row(labels: Any, n_rows: int, name: str, call: str) -> NDArray[Any]:
-    """Return labels as an array, after checking that each row has one."""
+    """Return labels as an array. Raises ValueError if there is not one for each row."""
     out = np.asarray(labels)
     if out.shape != (n_rows,):
         raise ValueError(f"{call}: {name} has shape {out.shape}; give one label for each row of X, ({n_rows},).")
@@ -350,11 +354,11 @@ def one_a_row(labels: Any, n_rows: int, name: str, call: str) -> NDArray[Any]:
 
 
 def first_and_codes(labels: NDArray[Any], call: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the first row of each group, in the order of appearance, and the number of each row's group."""
+    """Return the first row of each group, in the order of appearance, and the group index of each row."""
     first: dict[Any, int] = {}
     starts = np.empty(len(labels), dtype=np.intp)
     for row, label in enumerate(labels):
-        same = label == label  # neither NaN, NaT nor pandas.NA equals itself
+        same = label == label  # NaN, NaT and pandas.NA do not equal themselves
         if label is None or not isinstance(same, bool | np.bool_) or not same:
             raise ValueError(f"{call}: groups, row {row} (from 0) is missing. Label it, or leave the row out.")
         starts[row] = first.setdefault(label, row)
@@ -364,7 +368,7 @@ def first_and_codes(labels: NDArray[Any], call: str) -> tuple[NDArray[np.intp], 
 def _classes(
     y: NDArray[Any], first: NDArray[np.intp], codes: NDArray[np.intp], labels: NDArray[Any], call: str
 ) -> NDArray[Any]:
-    """Return the class of each group."""
+    """Return the class of each group. Raises ValueError if a group has two classes."""
     if np.any(other := y != y[first][codes]):
         row = int(np.argmax(other))
         both = y[[first[codes[row]], row]].tolist()
@@ -378,7 +382,7 @@ def _classes(
 def _summary(
     values: Array, codes: NDArray[np.intp], labels: NDArray[Any], where: str
 ) -> tuple[Array, Array, Array, Array, NDArray[np.intp]]:
-    """Return mean, smallest, largest, deviation and number of the values of each group that are not missing."""
+    """Return mean, minimum, maximum, standard deviation and count of the known values of each group."""
     if np.any(np.isinf(values)):
         row = int(np.argmax(np.isinf(values)))
         raise ValueError(f"{where}, row {row} (from 0) is infinite. NaN states a replicate that is missing.")
@@ -390,11 +394,11 @@ def _summary(
         raise ValueError(
             f"{where}: all replicates of the group {group!r} are missing. Leave out the group or the column."
         )
-    order = np.lexsort((values, codes))  # sums of sorted values do not depend on the order of the rows
+    order = np.lexsort((values, codes))  # values are sorted so that sums do not depend on the order of the rows
     values, codes = values[order], codes[order]
     starts = np.cumsum(counts) - counts
     lower, upper = values[starts], values[starts + counts - 1]
-    mean = np.clip(np.add.reduceat(values, starts) / counts, lower, upper)  # rounding moves the mean of equal values
+    mean = np.clip(np.add.reduceat(values, starts) / counts, lower, upper)  # for rounded means of equal values
     freedom = counts - 1
     if not np.any(freedom):
         raise ValueError(
@@ -402,14 +406,14 @@ def _summary(
             "Check groups; errors known otherwise go to fit as they are."
         )
     residual = values - mean[codes]
-    # hypot adds up squares without under- or overflow
+    # hypot adds squares without under- or overflow
     own = np.hypot.reduceat(residual, starts) / np.sqrt(np.maximum(freedom, 1))
     pooled = np.hypot.reduce(residual) / np.sqrt(freedom.sum())
     return mean, lower, upper, np.where(freedom > 0, own, pooled), counts
 
 
 def _without(columns: dict[Any, Any], exclude: Any, call: str) -> dict[Any, Any]:
-    """Return the columns but for some, all of which must be there."""
+    """Return the columns except those excluded. Raises ValueError if an excluded column does not exist."""
     left_out = [exclude] if isinstance(exclude, str) else list(exclude)
     if unknown := [name for name in left_out if name not in list(columns)]:
         raise ValueError(
@@ -451,7 +455,7 @@ def _values_below_above(
 
 
 def _stated(names: Sequence[Any], suffix: str, call: str) -> dict[Any, list[str]]:
-    """Return, for each column of values, the columns of its errors: none, one, or those below and above."""
+    """Return, for each column of values, its columns of errors: none, one, or two for below and above."""
     ends = (suffix, f"{suffix}_lower", f"{suffix}_upper")
     known = set(names)
     stated = {
@@ -475,7 +479,7 @@ def _stated(names: Sequence[Any], suffix: str, call: str) -> dict[Any, list[str]
 
 
 def _nonnegative(columns: dict[Any, Any], name: str, known: NDArray[np.bool_], rule: str, call: str) -> Array:
-    """Return the errors that a column states of known values; the others need none."""
+    """Return the errors of the known values in a column, checked to be >= 0; missing values need no errors."""
     where = f"{call}: column {name!r}"
     errors = np.where(known, finite(columns[name], where, missing="keep"), 0.0)
     if np.any(errors < 0):

@@ -1,6 +1,6 @@
-"""Published algorithms as their papers state them, and curiosities. Nothing else in holdfast uses them.
+"""Published algorithms as stated in their papers, and curiosities. Nothing else in holdfast uses them.
 
-They are here to be compared with, and each has a better choice in the main packages or answers a question that few ask:
+They are here for comparison. Each has a better alternative in the main packages, or answers a question that few ask:
 
 - `AlternatingSVC`: ASVC and TSVC, trained in alternating rounds that often do not settle. Use `RobustLinearClassifier` with a
   `Ball` instead, which solves the pessimistic problem exactly.
@@ -8,7 +8,7 @@ They are here to be compared with, and each has a better choice in the main pack
   model and train none. To train with noise use `GaussianRobustClassifier(loss="hinge")`, to evaluate use `flip_probability`.
 - `recover_from_dual`: the coefficients computed from the dual weights of a fit. A fitted classifier has them as `coef_`.
 
-They are tested like everything else. They may change or go with less notice.
+They are tested like everything else, but may change or be removed at shorter notice.
 """
 
 from holdfast.experiments.alternating_svc import AlternatingSVC

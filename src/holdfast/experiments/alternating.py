@@ -1,4 +1,4 @@
-"""Robust training by turns: displace the rows, train as if they were exact, and again."""
+"""Robust training in alternating rounds: displace the rows, train as if they were exact, and repeat."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from holdfast._training.training import train
 from holdfast.uncertainty.points import CommonPoint
 
 FINER = 0.1
-"""Gap to which a round is solved, as a share of the one at which rounds have settled."""
+"""The gap to which a round is solved, as a share of the tolerance at which the rounds have settled."""
 ROUND_STEPS = 1000
-"""Steps of a round."""
+"""The largest number of steps of a round."""
 
 
 @dataclass
 class Alternation:
-    """What the rounds came to.
+    """The result of the rounds.
 
     Attributes
     ----------
     solution : Solution
-        The best of all rounds, or w = 0 where that is better still; SOLVED where they have settled.
+        The best of all rounds, or w = 0 if that is better; its status is SOLVED if the rounds have settled.
     proof : Certificate
-        What is proved of it; nothing where displacements are chosen to help.
+        The certificate of the solution; it proves nothing if displacements help the rows.
     objectives : ndarray of shape (n_rounds,)
         The objective after each round.
     """
@@ -41,7 +41,7 @@ class Alternation:
 
 
 def displaced(problem: MarginScaleProblem, parameters: Array, side: float) -> MarginScaleProblem:
-    """Return the plain problem on rows displaced to the points of their sets that hurt most (side = 1) or help most (-1)."""
+    """Return the plain problem on rows displaced to the worst (side = 1) or best (side = -1) points of their sets."""
     w, _ = problem.split(parameters)
     return problem.having(sets=CommonPoint(side * problem.sets.maximizer(w)[0]))
 
@@ -49,13 +49,13 @@ def displaced(problem: MarginScaleProblem, parameters: Array, side: float) -> Ma
 def alternate(
     problem: MarginScaleProblem, side: float, *, tol: float, max_rounds: int, report: Report = silent
 ) -> Alternation:
-    r"""Return the best of rounds that each train on rows displaced as the weights of the last one ask for.
+    r"""Return the best of several rounds, each trained on rows displaced by the weights of the previous round.
 
     The first displacement is 0. With weights :math:`w_k` after round k, the next one minimises
-    :math:`\sum_i c_i \ell(u_i \pm q_k^\top w) + \frac\alpha2 |w|^2`, :math:`q_k` the point of the set that attains
-    :math:`t(w_k) = q_k^\top w_k`. At :math:`w_k` that is the objective itself. Where displacements hurt (+) it lies below the
-    objective everywhere, where they help (-) above: the former is a bound, the latter makes the objective fall from round to
-    round. The rounds have settled when the next one could gain no more than `tol` of the objective.
+    :math:`\sum_i c_i \ell(u_i \pm q_k^\top w) + \frac\alpha2 |w|^2`, where :math:`q_k` is the point of the set that
+    attains :math:`t(w_k) = q_k^\top w_k`. At :math:`w_k` this equals the objective. If displacements hurt (+), it is a
+    lower bound on the objective everywhere. If they help (-), it is an upper bound, so the objective falls from round
+    to round. The rounds have settled if the next one could lower the objective by at most a share `tol`.
     """
     parameters = np.zeros(problem.n_parameters)
     objectives: list[float] = []

@@ -1,4 +1,4 @@
-"""The published way to a robust support vector classifier: by turns."""
+"""A robust support vector classifier trained in alternating rounds, as published."""
 
 from __future__ import annotations
 
@@ -25,55 +25,56 @@ from holdfast.uncertainty import Ball
 
 NAME = "AlternatingSVC"
 SIDES = {"pessimistic": 1.0, "optimistic": -1.0}
-"""Whether a displacement is counted against a row or for it."""
+"""The sign of displacements: 1 if they hurt the rows, -1 if they help."""
 
 
 class AlternatingSVC(LinearClassifier):
-    r"""Support vector classifier trained by turns: displace every row, fit an ordinary SVM, displace anew.
+    r"""Support vector classifier trained in alternating rounds: displace every row, fit an ordinary SVM, and repeat.
 
-    With weights w of the last round, each row is moved by the radius :math:`\delta` along :math:`\hat w = w / |w|`: against
-    its class, to :math:`x_i - y_i \delta \hat w`, if pessimistic (ASVC, algorithm 5 of the thesis below, with the label that is
-    missing there), towards it, to :math:`x_i + y_i \delta \hat w`, if optimistic (TSVC). It stays where it is while w = 0. The
-    rounds aim at the smallest
+    With the weights w of the last round, each row is moved by the radius :math:`\delta` along :math:`\hat w = w / |w|`.
+    If pessimistic (ASVC, algorithm 5 of the thesis below, with the label that is missing there), it is moved against
+    its class, to :math:`x_i - y_i \delta \hat w`; if optimistic (TSVC), towards its class, to
+    :math:`x_i + y_i \delta \hat w`. If w = 0, it is not moved. The rounds aim to minimise
 
     .. math:: \sum_i c_i \bigl[1 - y_i(w^\top x_i + b) \pm \delta |w|\bigr]_+ + \frac\alpha2 |w|^2,
 
-    \+ for a pessimist, whose rows are the worst in a ball around them, - for an optimist, whose rows may be moved to where
-    they help. The best round is kept, or w = 0 where that is better than all of them.
+    \+ if pessimistic, with each row at the worst point of a ball around it, and - if optimistic, with each row at the
+    best point. The best round is kept, or w = 0 if that is better than all rounds.
 
-    **Pessimistic**, better use :class:`RobustLinearClassifier` with ``Ball(radius)``, which solves this very problem. Here each
-    round minimises a lower bound of the objective and may well make it worse. What is known:
+    **Pessimistic**: prefer :class:`RobustLinearClassifier` with ``Ball(radius)``, which solves this problem exactly.
+    Here each round minimises a lower bound on the objective, and may make the objective worse. Known facts:
 
     - w = 0 is optimal without an intercept if and only if :math:`|\sum_i c_i y_i x_i| \le \delta \sum_i c_i`;
-    - rounds that settle at some w other than 0 have found the optimum;
+    - if the rounds settle at a w other than 0, it is the optimum;
     - without an intercept and while all rows have a positive loss, a round turns w into
-      :math:`(g - \delta \hat w \sum_i c_i) / \alpha`, :math:`g = \sum_i c_i y_i x_i`. That converges for
-      :math:`\delta \sum_i c_i < |g|/2`; otherwise what w deviates from the direction of g grows until two weights take turns;
+      :math:`(g - \delta \hat w \sum_i c_i) / \alpha`, :math:`g = \sum_i c_i y_i x_i`. This converges for
+      :math:`\delta \sum_i c_i < |g|/2`; otherwise the deviation of w from the direction of g grows until two weights
+      alternate;
     - of 24 random problems of 30 rows, without an intercept, 14 settled within 30 rounds (after 2 to 13), all at the optimum.
-      The worse of the last two rounds of the others was 6% above it in the median and 188% at most, their best round 1% and
-      33%. With an intercept 15 settled (``benchmarks/alternating_svc.py``).
+      For the others, the worse of the last two rounds was above the optimum by 6% (median) and 188% (largest), and the
+      best round by 1% and 33%. With an intercept 15 settled (``benchmarks/alternating_svc.py``).
 
-    **Optimistic**, each round minimises an upper bound that is exact at the last w, so that the objective falls from round to
-    round. It is not convex: where the rounds settle depends on where they begin, nothing is proved, and ``gap_`` is inf.
+    **Optimistic**: each round minimises an upper bound that is exact at the last w, so the objective falls from round
+    to round. The objective is not convex: the result depends on the start, nothing is proved, and ``gap_`` is inf.
 
-    Rows are never moved: the displacement is the same for all of them but for its sign, so scores tell all. More than two
-    classes are fitted one against the rest.
+    Moved rows are never formed, as the displacement is the same for all rows up to its sign. More than two classes are
+    fitted one against the rest.
 
     Parameters
     ----------
     radius : float, default=1.0
-        :math:`\delta \ge 0`, in the units of the features, which should be alike. 0 is the ordinary SVM.
+        :math:`\delta \ge 0`, in the units of the features, which should be the same for all. 0 is the ordinary SVM.
     attitude : {"pessimistic", "optimistic"}, default="pessimistic"
     alpha : float, default=1.0
-        Strength of the ridge, > 0, what scikit-learn's linear classifiers call 1/C.
+        Strength of the ridge, > 0; the 1/C of scikit-learn's linear classifiers.
     fit_intercept : bool, default=True
     class_weight : dict or "balanced", default=None
         Factors on the weights of the classes.
     tol : float, default=1e-6
-        The rounds have settled when the next one could improve the objective by no more than this share of it. If
-        pessimistic, that share is also the certified gap.
+        The rounds have settled if the next one could lower the objective by at most this share. If pessimistic, the
+        certified gap is then at most this share too.
     max_iter : int, default=30
-        Rounds.
+        The largest number of rounds.
     verbose : int, default=0
         1 logs progress to the logger "holdfast".
 
@@ -84,25 +85,25 @@ class AlternatingSVC(LinearClassifier):
     classes_ : ndarray of shape (n_classes,)
         Sorted; with two classes a positive score means ``classes_[1]``.
     objective_ : float
-        The objective at the fitted coefficients, those of the best round, summed over the classes where there are more than
-        two.
+        The objective at the fitted coefficients (of the best round); with more than two classes, the sum over all
+        classes.
     objectives_ : list of ndarray of shape (n_rounds,)
         The objective after each round, one array for each row of `coef_`.
     converged_ : bool
         Whether the rounds have settled, for every class.
     lower_bound_ : float
-        If pessimistic, a number that no coefficients can go below; otherwise -inf.
+        If pessimistic, a proved lower bound on the objective for any coefficients; otherwise -inf.
     gap_ : float
-        (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), recomputed from the data for the problem itself, not
-        for that of a round; inf if optimistic.
+        (objective_ - lower_bound_) / max(objective_, 1e-9 * total weight), computed from the data for the original
+        problem, not for that of a round; inf if optimistic.
     proof_weights_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
         The dual weights :math:`c_i a_i y_i` that prove `lower_bound_`; only if pessimistic.
     norm_bound_ : float
         A bound on the l2 norm of the optimal w; inf if optimistic.
     n_iter_ : int
-        Rounds, of the class that took most.
+        The number of rounds, of the class that took most.
     solution_ : dict
-        How it ended: status, advice, solver, n_iter, objective, lower_bound.
+        How the fit ended: status, advice, solver, n_iter, objective, lower_bound.
     holdfast_version_ : str
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -154,7 +155,7 @@ class AlternatingSVC(LinearClassifier):
         self.verbose = verbose
 
     def fixed_uncertainty(self) -> tuple[str, Ball]:
-        """Return the parameter that states the set, and the set: a ball, and nothing else."""
+        """Return the name of the parameter that states the set, and the set, which is always a ball."""
         return "radius", Ball(self.radius)
 
     def _own_set(self, rows: Any, stated: Mapping[str, Any], call: str) -> UncertaintySet:

@@ -1,4 +1,4 @@
-"""From dual weights back to the model."""
+"""Recover a model from its dual weights."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ WELL_CONDITIONED = 3.0
 def recover_from_dual(
     proof_weights: Any, X: Any, y: Any, noise: float, *, fit_intercept: bool = True, sample_weight: Any = None
 ) -> tuple[Array, Array]:
-    r"""Return the coefficients and the intercept that dual weights stand for, without solving anything.
+    r"""Return the coefficients and the intercept that belong to given dual weights, without solving a problem.
 
-    For ``GaussianRobustClassifier(noise, loss="hinge")`` with two classes, one number for the noise and no ridge. At the
-    optimum the weights have the direction :math:`\hat w` of :math:`\sum_i c_i a_i y_i x_i` and :math:`a_i = \Phi(z_i)`, so
-    that :math:`q_i = \sigma \Phi^{-1}(a_i) + y_i \hat w^\top x_i = (1 - y_i b) / |w|` is the same for all rows of a class:
+    This is for ``GaussianRobustClassifier(noise, loss="hinge")`` with two classes, one number for the noise and no
+    ridge. At the optimum w has the direction :math:`\hat w` of :math:`\sum_i c_i a_i y_i x_i` and
+    :math:`a_i = \Phi(z_i)`, so that :math:`q_i = \sigma \Phi^{-1}(a_i) + y_i \hat w^\top x_i = (1 - y_i b) / |w|` is
+    the same for all rows of a class. So
 
     .. math:: |w| = \frac{2}{q_+ + q_-}, \quad b = \frac{q_- - q_+}{q_+ + q_-}, \qquad
               \text{without intercept } |w| = \frac1q.
 
-    Read from the rows with :math:`|\Phi^{-1}(a_i)| < 3`, weighted by :math:`\varphi(z_i)^2`, the inverse of the variance
-    that an error of a causes. As accurate as the dual weights: an error of a is one of q up to 200 times larger.
+    q is averaged over the rows with :math:`|\Phi^{-1}(a_i)| < 3`, weighted by :math:`\varphi(z_i)^2`, the inverse of
+    the variance due to errors of a. The result is as accurate as the dual weights allow: an error of a causes an error
+    of q that is up to 200 times larger.
 
     Parameters
     ----------
@@ -47,7 +49,7 @@ def recover_from_dual(
         Standard deviation :math:`\sigma > 0`.
     fit_intercept : bool, default=True
     sample_weight : array-like of shape (n_samples,), default=None
-        c, the class weights of the fit multiplied in.
+        c, including the class weights of the fit.
 
     Returns
     -------

@@ -14,20 +14,20 @@ from holdfast.losses.gaussian_hinge import GaussianHinge
 
 
 def expected_max(levels: Any, slopes: Any) -> Array:
-    r"""Return :math:`\mathbb E \max_c (a_c + k_c Z)`, Z standard normal.
+    r"""Return :math:`\mathbb E \max_c (a_c + k_c Z)` with Z standard normal.
 
-    The maximum of lines in Z is convex and piecewise linear. Where line c is the highest for Z between :math:`l_c` and
-    :math:`r_c`, and line 0 is so at Z = 0,
+    The maximum of lines in Z is convex and piecewise linear. Let line c be the highest for Z between :math:`l_c` and
+    :math:`r_c`, and line 0 the highest at Z = 0. Then
 
     .. math:: \mathbb E \max_c (a_c + k_c Z) = a_0 + \sum_c (k_c - k_0) \bigl(h(|l_c|) - h(|r_c|)\bigr),
               \qquad h(x) = \mathbb E\,[Z - x]_+,
 
-    whose terms are all >= 0: nothing cancels. O(n_classes**2) a row.
+    where all terms of the sum are >= 0, so nothing cancels. The cost is O(n_classes**2) per row.
 
     Parameters
     ----------
     levels, slopes : array-like of shape (n_samples, n_classes)
-        a and k, finite; they are broadcast against each other.
+        a and k, finite; they are broadcast to a common shape.
 
     Returns
     -------
@@ -66,20 +66,21 @@ def expected_max(levels: Any, slopes: Any) -> Array:
 
 @arguments()
 def unidirectional_multi_hinge(X: Any, y: Any, coef: Any, intercept: Any, direction: Any) -> Array:
-    r"""Return each row's multiclass hinge loss, averaged over Gaussian noise along one direction:
+    r"""Return the multiclass hinge loss of each row, averaged over Gaussian noise along one direction:
 
     .. math:: \mathbb E \max_c \bigl[ 1\{c \ne y\} + (w_c - w_y)^\top (x + v Z) + b_c - b_y \bigr], \quad Z \sim N(0, 1).
 
-    In closed form for a given v, by :func:`expected_max` (appendix C of "Gaussian Robust Classification"). The problem
-    stated there, the worst v of a given length, remains open: the loss is not concave in v. Nothing here trains with it.
+    It has a closed form for given v, by :func:`expected_max` (appendix C of "Gaussian Robust Classification"). The
+    problem stated there, to find the worst v of a given length, remains open, as the loss is not concave in v. No model
+    is trained with this loss.
 
     Parameters
     ----------
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     y : array-like of int of shape (n_samples,)
-        Numbers of the classes, 0 ... n_classes - 1.
+        The indices of the classes, 0 ... n_classes - 1.
     coef : array-like of shape (n_classes, n_features)
-        w, one row a class, as `coef_` of a fit with several classes.
+        w, with one row for each class, like `coef_` of a fit with several classes.
     intercept : array-like of shape (n_classes,)
     direction : array-like of shape (n_features,)
         v, whose length is the noise's standard deviation, in the units of the features.

@@ -1,6 +1,6 @@
-"""What a step does to rows and to what is stated of them: one registry for training, certificates, attacks and displays.
+"""The effects of pipeline steps on rows and their uncertainty: one registry for training, certificates and attacks.
 
-Teach it a step of your own by :func:`teach_step`, or give the step a method ``uncertainty_effect(n_features)``.
+To register a step of your own, use :func:`teach_step`, or give the step a method ``uncertainty_effect(n_features)``.
 """
 
 from holdfast.features.bandwidths import BandwidthGrid, bandwidth_grid

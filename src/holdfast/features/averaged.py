@@ -21,28 +21,29 @@ from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.sloped import SlopedFactor
 
 FAR = 40.0
-"""Deviations beyond which a normal density is 0."""
+"""Beyond this many standard deviations a normal density is taken as 0."""
 NO_DEVIATION = 1e-14
-"""Deviations that are taken for none, to divide by."""
+"""Stands in for a deviation of 0, to avoid division by 0."""
 FARTHEST = 1e7
-"""Deviations, in distances to the farthest kink, beyond which means of ramps no longer change but for rounding."""
+"""Largest standard deviation, relative to the distance of the farthest kink; beyond it means of ramps are constant."""
 
 
 class Average(NamedTuple):
-    """What Gaussian noise makes of a feature."""
+    """Moments of a feature of a row with Gaussian noise."""
 
     mean: Array
     slope: Array
-    """The mean of its derivative: what it follows of the noise is that times the noise."""
+    """The mean of the feature's derivative; slope times noise is the linear part of the feature's error."""
     rest: Array
-    """The standard deviation of what it does not follow, which is uncorrelated with the noise."""
+    """The standard deviation of the remaining error, which is uncorrelated with the noise."""
 
 
 class Curve(ABC):
-    r"""A function f of one number a, known by its averages over Gaussian noise.
+    r"""A function f of one number a whose averages over Gaussian noise have a closed form.
 
-    `averages` is about :math:`\psi(a + tZ)`, where :math:`\psi(a) = \mathbb E f(a + bZ')` is f averaged over noise of
-    deviation b already, or f itself where b is None: what becomes of an averaged feature when its row is measured again.
+    `averages` describes :math:`\psi(a + tZ)`, where :math:`\psi(a) = \mathbb E f(a + bZ')` is f already averaged over
+    noise of standard deviation b, or f itself if b is None. This gives the error of an averaged feature when its row is
+    measured again.
     """
 
     @abstractmethod
@@ -55,11 +56,11 @@ class Curve(ABC):
 
     @abstractmethod
     def mean(self, a: Array, t: Array) -> Array:
-        """Return the mean of f(a + tZ), f(a) to the last digit where t = 0."""
+        """Return the mean of f(a + tZ); it must equal f(a) exactly where t = 0."""
 
     @abstractmethod
     def averages(self, a: Array, t: Array, b: Array | None) -> Average:
-        """Return mean, slope and rest of psi(a + tZ)."""
+        """Return the mean, slope and rest of psi(a + tZ), with Z standard normal."""
 
     @abstractmethod
     def bounds(self, low: Array, high: Array) -> tuple[Array, Array]:
@@ -67,7 +68,7 @@ class Curve(ABC):
 
 
 class Ramp(Curve):
-    r"""Ramps :math:`\min(\max(a, 0), w)`, hinges less hinges at w: the pieces of piecewise linear splines.
+    r"""Ramps :math:`\min(\max(a, 0), w)`, each the difference of hinges at 0 and w: pieces of piecewise linear splines.
 
     With :math:`h(a) = a\,\Phi(a/t) + t\,\varphi(a/t)`, the mean of a hinge, the mean of a ramp is :math:`h(a) - h(a - w)` and
     its slope :math:`\Phi(a/t) - \Phi((a - w)/t)`.
@@ -77,7 +78,7 @@ class Ramp(Curve):
     widths : ndarray of shape (n_out,)
         w > 0.
     is_last : ndarray of bool of shape (n_out,)
-        Whether the ramp after it begins elsewhere than where it ends.
+        True where the next ramp does not begin at the end of this one.
     """
 
     def __init__(self, widths: Array, is_last: NDArray[np.bool_]):
@@ -90,19 +91,19 @@ class Ramp(Curve):
         return np.where((a > 0) & (a < self.widths), 1.0, 0.0)
 
     def mean(self, a: Array, t: Array) -> Array:
-        # t times a difference of order 1 / t is off by eps t, which for very large t would be anything
+        # t times a difference of order 1 / t has a rounding error of eps t, which grows without bound, so t is limited
         t = np.minimum(t, FARTHEST * (np.abs(a) + self.widths).max(axis=1, keepdims=True, initial=0.0))
-        # the mean is the ramp itself plus what noise adds at its kinks, both small numbers away from them: exact where t = 0
+        # the mean is the ramp plus a term for the noise at each kink, which vanishes away from the kinks and for t = 0
         return self.value(a) + t * self._differences(_above_kink, a, t)
 
     def averages(self, a: Array, t: Array, b: Array | None) -> Average:
         total = t if b is None else np.hypot(t, b)
-        # two draws with the same error, and errors of their own
+        # one minus the correlation of two averaged draws: they share the noise t, and each has its own noise b
         apart = None if b is None else np.square(np.divide(b, total, out=np.ones_like(total), where=total > 0))
         first, second = _in_deviations(a, total), _in_deviations(a - self.widths, total)
         slope = np.where(total > 0, self._differences(ndtr, a, total), self.slope(a))
         square = _rests(first, first, apart) + _rests(second, second, apart) - 2 * _rests(first, second, apart)
-        # beyond noise a million times as wide as the ramp the squares are rounding; no rest is above half of the width
+        # for noise a million times as wide as the ramp the squares are rounding; the rest is never above half the width
         rest = np.where(t > 0, np.minimum(total * np.sqrt(np.maximum(square, 0.0)), 0.5 * self.widths), 0.0)
         return Average(self.mean(a, total), slope, rest)
 
@@ -110,8 +111,8 @@ class Ramp(Curve):
         return self.value(low), self.value(high)
 
     def _differences(self, function: Callable[[Array], Array], a: Array, t: Array) -> Array:
-        """Return a function of how many deviations the first kink is below a, less that of the second one."""
-        # a ramp ends where the next one of its column begins, so each kink is evaluated once
+        """Return function((a - first kink) / t) - function((a - second kink) / t)."""
+        # within a column a ramp ends where the next one begins, so each kink is evaluated once
         found, last = function(_in_deviations(a, t)), self.is_last
         ends = np.empty_like(found)
         ends[:, :-1] = found[:, 1:]
@@ -120,7 +121,7 @@ class Ramp(Curve):
 
 
 class Wave(Curve):
-    r"""The cosine, mean :math:`e^{-t^2/2} \cos a`, slope :math:`-e^{-t^2/2} \sin a`."""
+    r"""The cosine: over noise, its mean is :math:`e^{-t^2/2} \cos a` and its slope :math:`-e^{-t^2/2} \sin a`."""
 
     def value(self, a: Array) -> Array:
         return np.cos(a)
@@ -132,9 +133,9 @@ class Wave(Curve):
         return np.exp(-0.5 * np.square(np.minimum(t, FAR))) * np.cos(a)
 
     def averages(self, a: Array, t: Array, b: Array | None) -> Average:
-        q = np.square(np.minimum(t, FAR))  # beyond that nothing is left of a wave
-        # with q = t^2: the variance of the cosine is lost^2 / 2 + left lost sin^2, and the line of slope -e^(-q/2) sin(a)
-        # takes left q sin^2 of it
+        q = np.square(np.minimum(t, FAR))  # beyond FAR the mean of a wave is 0
+        # with q = t^2, the variance of the cosine is lost^2 / 2 + left lost sin^2; the linear part, of slope -e^(-q/2)
+        # sin(a), accounts for left q sin^2 of it
         left, lost, sine = np.exp(-q), -np.expm1(-q), np.sin(a)
         before = 1.0 if b is None else np.exp(-0.5 * np.square(np.minimum(b, FAR)))
         damped = before * np.sqrt(left)
@@ -143,7 +144,7 @@ class Wave(Curve):
 
     def bounds(self, low: Array, high: Array) -> tuple[Array, Array]:
         ends = np.cos(low), np.cos(high)
-        # whether the number of the last crest, or of the last trough, is another at the upper end
+        # a crest (or trough) lies in the interval if the count of crests (or troughs) differs between its ends
         crests, troughs = (
             np.floor(high / (2 * np.pi) + part) > np.floor(low / (2 * np.pi) + part) for part in (0.0, 0.5)
         )
@@ -159,8 +160,8 @@ class Features:
     gain: Array | float = 1.0
 
     def deviations(self, noise: RowNoise) -> Array:
-        """Return the standard deviation of each form, (n_samples, n_out), without forming factors of them."""
-        if sparse.issparse(self.forms.matrix):  # of one input each
+        """Return the standard deviation of each form, shape (n_samples, n_out), without forming factors."""
+        if sparse.issparse(self.forms.matrix):  # each form has one input
             return AffineMap(abs(self.forms.matrix)).moved(noise.deviations)
         squares = AffineMap(self.forms.matrix * self.forms.matrix).moved(np.square(noise.std))
         for cause in np.moveaxis(noise.factor, 2, 0):
@@ -171,15 +172,15 @@ class Features:
 class Averaged(Effect):
     r"""Features :math:`z_k = g_k f_k(v_k^\top x + p_k)`, averaged over Gaussian noise of x in closed form.
 
-    `expected` moves rows to the means, and returns what the features follow of the noise as a factor, and what they do not
-    follow as independent deviations: their variances are exact, their covariances those of the lines alone.
-    Intervals are exact for each feature.
+    `expected` moves the rows to the means of the features. It returns the linear part of the features' errors as a
+    factor, and the remaining errors as independent standard deviations. So variances are exact, and covariances are
+    those of the linear parts alone. Intervals are exact for each feature.
 
     Parameters
     ----------
     parts : list of Features
     centre : ndarray of shape (n_features,)
-        What is taken off rows first.
+        Subtracted from rows first.
     """
 
     def __init__(self, parts: Sequence[Features], centre: Array):
@@ -189,12 +190,12 @@ class Averaged(Effect):
         return sum(part.forms.shape[0] for part in self.parts)
 
     def transform(self, X: Any) -> Array:
-        """Return the features of exact rows."""
+        """Return the features of rows without noise."""
         rows = self._rows(X)
         return np.hstack([part.gain * part.curve.value(part.forms(rows)) for part in self.parts])
 
     def means(self, lots: Sequence[Any], noise: RowNoise) -> list[Array]:
-        """Return the means of the features, (n_samples, n_out), for each of several lots of rows that have the same noise."""
+        """Return the means of the features, shape (n_samples, n_out), for each of several arrays of rows."""
         pairs = [(part, part.deviations(noise)) for part in self.parts]
         return [
             np.hstack([part.gain * part.curve.mean(part.forms(rows), t) for part, t in pairs])
@@ -202,7 +203,7 @@ class Averaged(Effect):
         ]
 
     def averages(self, X: Any, noise: RowNoise, before: RowNoise | None = None) -> tuple[Array, SlopedNoise]:
-        """Return means of the features and what noise makes of them; of those averaged over the noise `before` already."""
+        """Return the means and the noise of the features, which may be averaged over the noise `before` already."""
         rows, found = self._rows(X), []
         for part in self.parts:
             b = None if before is None else part.deviations(before)
@@ -235,7 +236,7 @@ class Averaged(Effect):
 
 
 class SlopedNoise(RowNoise):
-    """Noise of features that follow forms of the inputs, kept as slopes and forms; as a factor where that is asked for."""
+    """Noise of features that depend on linear forms of the inputs, stored in parts; its factor is formed on request."""
 
     parts: SlopedFactor
 
@@ -245,22 +246,22 @@ class SlopedNoise(RowNoise):
 
     @classmethod
     def along(cls, forms: Sequence[AffineMap], slopes: Array, noise: RowNoise, rest: Array) -> SlopedNoise:
-        """Return the noise of features with these slopes along forms of inputs that have `noise`."""
+        """Return the noise of features with `slopes` in the forms of inputs with `noise`, and `rest` as own errors."""
         return cls(SlopedFactor(slopes, [map.matrix for map in forms], noise.std, noise.factor, rest))
 
     @property
     def factor(self) -> Array:
-        """What the causes of the inputs' noise do, common ones first, then each input's own."""
+        """The effects on the features of the causes of the inputs' noise: common causes first, then each input's."""
         return self.parts.followed()
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The noise as X_factor, kept in parts."""
+        """The noise as X_factor, still stored in parts."""
         return {"X_factor": self.parts}
 
 
 def _in_deviations(a: Array, t: Array) -> Array:
-    """Return a / t, no farther off than where a normal density is 0."""
+    """Return a / t, clipped to +-FAR, where a normal density is 0."""
     with np.errstate(over="ignore"):
         return np.clip(np.divide(a, t, out=np.copysign(FAR, a), where=t > 0), -FAR, FAR)
 
@@ -270,17 +271,18 @@ def _density(r: Array) -> Array:
 
 
 def _above_kink(r: Array) -> Array:
-    """Return how much higher the mean of a hinge is than the hinge, r deviations away from its kink, for deviation 1."""
+    """Return the mean of a hinge minus the hinge itself, at r standard deviations from its kink, for deviation 1."""
     return _density(r) - np.abs(r) * ndtr(-np.abs(r))
 
 
 def _rests(first: Array, second: Array, apart: Array | None) -> Array:
-    r"""Return the covariance of what two hinges, kinks at these places below 0, do not follow of noise of deviation 1.
+    r"""Return the covariance of the nonlinear parts of the errors of two hinges, for noise of standard deviation 1.
 
-    That of :math:`[p + A]_+` and :math:`[q + B]_+`, A and B standard normal with correlation 1 - `apart`, less what the lines
-    of their mean slopes have, (1 - apart) * Phi(p) Phi(q); p = first >= q = second. None is 0: A = B.
+    It is the covariance of :math:`[p + A]_+` and :math:`[q + B]_+`, with A and B standard normal of correlation 1 -
+    `apart`, less that of their linear parts, (1 - apart) * Phi(p) Phi(q). Here p = first >= q = second. If `apart` is
+    None, A = B.
     """
-    # beyond both kinks the mirror image has the same rests, in small numbers
+    # beyond both kinks, use the mirror image, which has the same covariance but smaller terms
     is_beyond = second > 0
     p, q = np.where(is_beyond, -second, first), np.where(is_beyond, -first, second)
     means = [one * ndtr(one) + _density(one) for one in (p, q)]
@@ -297,9 +299,9 @@ def _rests(first: Array, second: Array, apart: Array | None) -> Array:
 
 
 def _both_positive(p: Array, q: Array, apart: Array, across: Array) -> Array:
-    """Return the probability that p + A and q + B are positive, A and B standard normal with correlation 1 - `apart`."""
-    # Owen (1956): the bivariate normal probability by his function T of h and of a slope, which divides by h; with 1 - rho in
-    # place of rho nothing cancels for correlations near 1
+    """Return the probability that p + A > 0 and q + B > 0, with A, B standard normal of correlation 1 - `apart`."""
+    # Owen (1956): the bivariate normal probability in terms of Owen's T, whose slope argument divides by p or q. In
+    # terms of 1 - rho instead of rho nothing cancels for correlations near 1
     p, q = (np.where(np.abs(one) < NO_DEVIATION, NO_DEVIATION, one) for one in (p, q))
     turned = owens_t(p, ((q - p) / p + apart) / across) + owens_t(q, ((p - q) / q + apart) / across)
     return np.asarray(0.5 * (ndtr(p) + ndtr(q)) - turned - 0.5 * (p * q < 0))

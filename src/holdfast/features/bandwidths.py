@@ -1,4 +1,4 @@
-"""Bandwidths of kernels at which errors turn random Fourier features by no more than is stated."""
+"""Kernel bandwidths at which errors change the angles of random Fourier features by no more than a stated amount."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.images import image_of
 
 INWARD = 1 - 1e-9
-"""What a gamma is multiplied by, so that rounding does not take an angle beyond what is stated."""
+"""Factor of gamma that keeps rounding from taking an angle beyond the stated one."""
 SHORTEST_AXIS = 1e-6
-"""Axes of a set, as a share of the longest, below which they are taken for that long."""
+"""Axes of a set shorter than this share of the longest are lengthened to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BandwidthGrid(Summary):
-    r"""Values of gamma to try, of the kernel :math:`e^{-\gamma |x - z|^2}`, in increasing order."""
+    r"""Values of gamma to try for the kernel :math:`e^{-\gamma |x - z|^2}`, in increasing order."""
 
     gammas: Array
     """Shape (n_gammas,)."""
     angles: Array
-    """The largest angle, in radians, by which errors turn a feature at each of them, with that probability."""
+    """For each gamma, a bound in radians on the angle by which errors turn a feature; it holds with `probability`."""
     scale: float
-    """The one of them that the data alone suggest, 1 / (n_features * X.var())."""
+    """The gamma suggested by the data alone, 1 / (n_features * X.var())."""
     probability: float
-    """1 where the frequencies are known."""
+    """The probability that all bounds hold; 1 if the frequencies are known."""
 
     def _columns(self) -> tuple[str, ...]:
         return ("gamma", "length", "angle", "")
@@ -74,45 +74,48 @@ def bandwidth_grid(
     random_state: int | None = None,
     **metadata: Any,
 ) -> BandwidthGrid:
-    r"""Return values of gamma at which errors of the inputs turn no random Fourier feature by more than stated angles.
+    r"""Return values of gamma at which errors of the inputs turn random Fourier features by at most the stated angles.
 
     Features :math:`\cos \omega_j^\top x, \sin \omega_j^\top x`, j = 1, ..., D/2, of the kernel
-    :math:`e^{-\gamma |x - z|^2}` have frequencies :math:`\omega_j = \sqrt{2\gamma}\, g_j, g_j \sim N(0, I)`, and an error d
-    turns pair j by :math:`\omega_j^\top d`. If all sets lie in an ellipsoid with axes :math:`\sqrt{v_1}, ..., \sqrt{v_n}` no
-    angle is above :math:`\sqrt{2 \gamma \sum_k v_k g_{jk}^2}`, and with probability 1 - eta none of all pairs is above theta
-    if
+    :math:`e^{-\gamma |x - z|^2}` have frequencies :math:`\omega_j = \sqrt{2\gamma}\, g_j, g_j \sim N(0, I)`, and an
+    error d turns pair j by the angle :math:`\omega_j^\top d`. If all sets lie in an ellipsoid with semi-axes
+    :math:`\sqrt{v_1}, ..., \sqrt{v_n}`, no angle exceeds :math:`\sqrt{2 \gamma \sum_k v_k g_{jk}^2}`. With probability
+    1 - eta the angles of all pairs are at most theta if
 
     .. math:: 2 \gamma\, q \le \theta^2, \qquad
               q = \min\Bigl\{v_{\max}\, F_n^{-1}(p),\; \sum_k v_k + 2 \sqrt{T \sum_k v_k^2} + 2 T v_{\max}\Bigr\},
 
-    :math:`p = (1 - \eta)^{2/D}, T = -\log(1 - p)`, :math:`F_n` the distribution function of chi squared. That is
-    proposition 5.1 of Couellan & Jan (2020), whose level of 0.9973 is that of a single frequency: of fifty together it may be
-    0.87. The ellipsoid is the best of four: a ball, one that suits boxes, one with the widths of the sets, and one with their
-    axes; exact for a common `Ball`.
+    where :math:`p = (1 - \eta)^{2/D}, T = -\log(1 - p)`, and :math:`F_n` is the distribution function of chi squared
+    with n degrees of freedom. This is proposition 5.1 of Couellan & Jan (2020), except that their level of 0.9973 is
+    for a single frequency: for fifty together it may be 0.87. The best of four ellipsoids is used: a ball, one fitted
+    to boxes, one with the widths of the sets, and one with their axes. The ellipsoid is exact for a common `Ball`.
 
-    With `random_state` the frequencies are those that ``RobustFourierFeatures(n_components, random_state=random_state)``
-    draws, whatever its gamma, and the angles hold for certain; gammas are then up to some times as large.
+    With `random_state`, the frequencies are those that ``RobustFourierFeatures(n_components,
+    random_state=random_state)`` draws, whatever its gamma. The angles then hold for certain, and gammas may be several
+    times as large.
 
     Parameters
     ----------
     X : array-like of shape (n_samples, n_features)
     uncertainty : UncertaintySet
-        Of the rows, in the units of X: ``Ball(0.3)``, ``Box(0.1)``, ``Ellipsoid()``, ``IntervalBox()``, a sum of them.
+        The set of the rows, in the units of X: ``Ball(0.3)``, ``Box(0.1)``, ``Ellipsoid()``, ``IntervalBox()``, or a
+        sum.
     angles : sequence of float, default=(0.5, 1.0, 2.0)
-        theta in radians, above 0 and at most pi. Below 1.5 the default bounds of `RobustFourierFeatures` follow tangents.
+        theta in radians, > 0 and <= pi. Below 1.5 the default bounds of `RobustFourierFeatures` use tangents.
     n_components : int, default=200
         D.
     probability : float, default=0.95
-        1 - eta, that all angles of all rows are below theta. Not used with `random_state`.
+        1 - eta, the probability that all angles of all rows are at most theta. Not used with `random_state`.
     random_state : int, default=None
-        The seed of the features that are going to be used.
+        The seed of the features that will be used.
     **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
-        What differs by row.
+        Uncertainty that differs by row.
 
     Returns
     -------
     BandwidthGrid
-        With `gammas` in increasing order, those for the `angles` and the data's own scale; `angles` that hold at each.
+        `gammas`, one for each of `angles` and one for the scale of the data, in increasing order; and the `angles` that
+        hold at each of them.
 
     Examples
     --------
@@ -144,13 +147,13 @@ def bandwidth_grid(
         square = float(np.square(np.max(largest_angles(sets, unit.frequencies_))))
     with np.errstate(over="ignore", invalid="ignore"):
         scale = bandwidth("scale", rows, np.ones(len(rows)))
-    # errors of size 0 turn nothing
+    # without errors nothing turns, and only the scale of the data is left
     asked = np.square(np.asarray(angles, dtype=np.float64)) if square > 0 else np.zeros(0)
     gammas = np.unique([scale, *(INWARD * asked / (2 * square))])
     if not np.all((gammas > 0) & np.isfinite(gammas)):
         raise ValueError(
-            f"{call}(X, uncertainty={uncertainty!r:.80}): gammas from {gammas[0]:.2g} to {gammas[-1]:.2g} are no bandwidths. "
-            "State X and the sets in the same units, near 1."
+            f"{call}(X, uncertainty={uncertainty!r:.80}): gammas from {gammas[0]:.2g} to {gammas[-1]:.2g} cannot be "
+            "used. State X and the sets in the same units, near 1."
         )
     return BandwidthGrid(
         gammas=gammas,
@@ -161,16 +164,16 @@ def bandwidth_grid(
 
 
 def _likely_square(sets: RowSets, shape: tuple[int, ...], n_frequencies: float, probability: float) -> float:
-    """Return what no square of an angle of unit frequencies exceeds, all rows and frequencies together, with a probability."""
-    # one frequency may exceed its bound with 1 - probability^(1 / n), which is tiny and loses its digits in that difference
+    """Return a bound, holding with `probability`, on all squared angles (rows and frequencies g ~ N(0, I))."""
+    # each frequency may exceed its bound with probability 1 - probability^(1 / n), computed without cancellation
     beyond = -np.expm1(np.log(probability) / n_frequencies)
     return min((_likely_form(squares, float(beyond)) for squares in _ellipsoids(sets, shape)), default=0.0)
 
 
 def _likely_form(v: Array, beyond: float) -> float:
-    """Return what the sum of v_k g_k^2, g standard normal, is above with at most this probability."""
-    # both hold with that probability: sum v g^2 is at most v_max times a chi squared, exact for a ball, and Laurent &
-    # Massart's bound is smaller where a few axes dominate
+    """Return a bound that sum v_k g_k^2, g standard normal, exceeds with probability at most `beyond`."""
+    # the smaller of two valid bounds: v_max times a quantile of chi squared, exact for a ball, and Laurent & Massart's
+    # bound, which is smaller if a few axes dominate
     largest, T = float(np.max(v)), -np.log(beyond)
     shares = v / largest
     whole = float(np.sum(shares) + 2 * np.linalg.norm(shares) * np.sqrt(T) + 2 * T)
@@ -178,12 +181,12 @@ def _likely_form(v: Array, beyond: float) -> float:
 
 
 def _ellipsoids(sets: RowSets, shape: tuple[int, ...]) -> Iterator[Array]:
-    """Return squares of the axes of ellipsoids around 0 that hold the sets of all rows; none where all sets are points."""
+    """Yield squared semi-axes of ellipsoids around 0 that contain the sets of all rows; none if all sets are {0}."""
     widths = np.max(np.maximum(*extents(sets, shape)), axis=0, initial=0.0)
     moves = widths > 0
     if not np.any(moves):
         return
-    # the smallest around a box has the squares |h|_1 h; one common factor holds the sets of all rows
+    # the smallest ellipsoid around a box has squares |h|_1 h; a common factor makes it contain the sets of all rows
     for squares in (np.ones(len(widths)), widths, np.square(widths)):
         inverse = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(widths), where=moves)
         yield _holding(sets, AffineMap.diagonal(inverse), len(widths)) * squares[moves]
@@ -195,5 +198,5 @@ def _ellipsoids(sets: RowSets, shape: tuple[int, ...]) -> Iterator[Array]:
 
 
 def _holding(sets: RowSets, map: AffineMap, n_features: int) -> float:
-    """Return the square of the radius of a ball that holds the images of the sets of all rows."""
+    """Return the squared radius of a ball around 0 that contains the images of the sets of all rows."""
     return float(np.max(np.square(image_of(sets, map).stretch(np.eye(n_features)))))

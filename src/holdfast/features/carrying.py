@@ -1,4 +1,4 @@
-"""Uncertainty carried through steps: sets and metadata in the units of the rows before, and in those of the rows after."""
+"""Uncertainty carried through steps: from the units of the rows before them to the units of the rows after them."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from holdfast.features.steps import StepContext, after, effect_of
 from holdfast.uncertainty import Ellipsoid, GaussianNoise, IntervalBox, SetSum
 
 WRONG = 1e-6
-"""How far off from the interval that its effect gives what a step makes of a row may be."""
+"""Relative tolerance for the output of a step outside the interval that its effect states."""
 NONLINEAR = ("auto", "interval", "linearise", "raise")
 
 Stated = tuple[UncertaintySet, dict[str, Any]]
 
 
 class Carried(NamedTuple):
-    """What steps make of rows and of what is stated of them."""
+    """Rows and their uncertainty after some steps."""
 
     uncertainty: UncertaintySet
     metadata: dict[str, Any]
     rows: Any
-    """The rows that errors are around: as transformed, or where steps that average over noise move them."""
+    """The rows that errors are around: the transformed rows, or where steps that average over noise move them."""
 
 
 def effects_of(
     steps: Sequence[tuple[str, Any]], X: Any, stated: Mapping[str, str], *, fills_are_exact: bool = False
 ) -> list[Effect]:
-    """Return the effects of fitted steps, the first of which takes the rows X."""
+    """Return the effects of fitted steps; the first step takes the rows X."""
     found: list[Effect] = []
     n_given = n_features = n_columns(X)
     rows = lambda: X
@@ -50,7 +50,7 @@ def effects_of(
         n_features = effect.width(n_features)
         rows = after(step.transform, rows) if hasattr(step, "transform") else rows
         found.append(effect)
-    if any(effect.adds_errors for effect in found):  # only what fills in gaps may take them for what they are not
+    if any(effect.adds_errors for effect in found):  # only steps that fill in gaps can fill one gap twice
         gaps = Gaps.start(n_given)
         for (name, step), effect in zip(steps, found, strict=True):
             with _naming(name, step):
@@ -59,7 +59,7 @@ def effects_of(
 
 
 def transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
-    """Return what fitted steps make of rows."""
+    """Return the rows after all fitted steps."""
     for _, step in steps:
         X = step.transform(X) if hasattr(step, "transform") else X
     return X
@@ -68,21 +68,21 @@ def transformed(steps: Sequence[tuple[str, Any]], X: Any) -> Any:
 def rows_before(
     steps: Sequence[tuple[str, Any]], effects: Sequence[Effect], X: Any
 ) -> Iterator[tuple[tuple[str, Any], Effect, Any]]:
-    """Yield steps with their effects and the rows that each takes."""
+    """Yield each step with its effect and the rows it takes."""
     for (name, step), effect in zip(steps, effects, strict=True):
         yield (name, step), effect, X
         X = step.transform(X) if hasattr(step, "transform") else X
 
 
 def together(steps: Sequence[tuple[str, Any]], effects: Sequence[Effect], n_features: int) -> InSequence:
-    """Return the effect of several steps, one after the other."""
+    """Return the effect of several steps in sequence."""
     same = lambda rows: rows
     parts = [(effect, getattr(step, "transform", same)) for (_, step), effect in zip(steps, effects, strict=True)]
     return InSequence(parts, n_features)
 
 
 def added(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -> bool:
-    """Return whether the steps give errors to the rows X if these have none."""
+    """Return whether the steps add errors to the rows X if these have none."""
     for (name, step), effect in zip(steps, effects, strict=True):
         if effect.adds_errors:
             with _naming(name, step):
@@ -94,7 +94,7 @@ def added(X: Any, steps: Sequence[tuple[str, Any]], effects: Sequence[Effect]) -
 
 @contextmanager
 def _naming(name: str, step: Any, X: Any = None, before: Sequence[Effect] = ()) -> Iterator[None]:
-    """Say of errors in which step they arose, and in which column of the rows X, before all steps."""
+    """Add to ValueErrors the step in which they arose, and the column of X, the rows before all steps."""
     try:
         yield
     except OutOfDomainError as error:
@@ -105,10 +105,10 @@ def _naming(name: str, step: Any, X: Any = None, before: Sequence[Effect] = ()) 
 
 
 def _own_ends(effect: Effect, X: Any, step: Any) -> dict[str, Array]:
-    """Return how far below and above its outputs the errors reach that a step adds to rows without any."""
+    """Return the ends (relative to its outputs) of the errors that a step adds to rows without errors."""
     values, Z = known_numbers(X), known_numbers(step.transform(X))
     lower, upper = effect.bounds(X, values, values)
-    # ends that are the same are that of no error; others may lie, by rounding, on the wrong side of the step's own output
+    # equal ends mean no error; other ends may be on the wrong side of the step's own output by rounding
     moves = lower < upper
     return {
         "X_lower": np.where(moves, np.minimum(lower - Z, 0.0), 0.0),
@@ -127,11 +127,11 @@ def carry(
     *,
     with_own: bool = True,
 ) -> Carried:
-    """Return what becomes of a set and metadata of rows X, of which steps make Z, with what affine steps add or without."""
+    """Carry a set and metadata through the steps that turn X into Z, with or without the errors affine steps add."""
     X = given = X if hasattr(X, "shape") else np.asarray(X)
     uncertainty = uncertainty.learned_from(numbers_of(X))
     state = uncertainty.as_errors(known_numbers(X), metadata)
-    # the last step that looks at its rows
+    # the last step that needs its rows; after it they are not transformed any more
     last = max((i for i, one in enumerate(effects) if one.map is None or one.adds_errors or len(one.exact)), default=-1)
     is_moved, gaps, fills = False, Gaps.start(n_columns(X)), any(one.adds_errors for one in effects)
     for number, ((name, step), effect) in enumerate(zip(steps, effects, strict=True)):
@@ -145,7 +145,7 @@ def carry(
                 state, X = _after(effect, state, X, plain, nonlinear)
                 is_moved = is_moved or X is not plain
             else:
-                # what is filled in without a spread is what a noise of missing entries speaks of
+                # a noise of missing entries (DropoutNoise) already stands for the error of fills without a spread
                 is_met = uncertainty.is_of_training and not effect.knows_spread
                 state = _image(effect, state, X, step, with_own and effect.adds_errors and not is_met)
                 X = transform(X) if number < last or is_moved else X
@@ -155,7 +155,7 @@ def carry(
 
 
 def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> Stated:
-    """Return the set after an affine step, with its own errors added or without."""
+    """Return the set after an affine step, with or without the errors the step itself adds."""
     uncertainty, metadata = state
     assert effect.map is not None
     _refuse_inexact(effect, state, X)
@@ -171,7 +171,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
             return made, noise.plus(own).metadata if stated or np.any(own.deviations) else {}
         known = made.at(Z, stated).as_metadata(*Z.shape)
         if known is None or "X_lower" in known:
-            raise ValueError(f"fills in entries, and {uncertainty!r} is no noise that others can be added to.")
+            raise ValueError(f"fills in entries, and other noise cannot be added to {uncertainty!r}.")
         return GaussianNoise(), RowNoise.of(known).plus(own).metadata
     own_ends = _own_ends(effect, X, step)
     if not any(np.any(end) for end in own_ends.values()):
@@ -181,7 +181,7 @@ def _image(effect: Effect, state: Stated, X: Any, step: Any, with_own: bool) -> 
     if box is not None and "X_lower" in box:
         return IntervalBox(), {name: end + box[name] for name, end in own_ends.items()}
     if "X_lower" in stated:
-        raise ValueError(f"fills in entries, and {uncertainty!r} has intervals already that are no box any more.")
+        raise ValueError(f"fills in entries, and the intervals of {uncertainty!r} are no longer a box.")
     return SetSum(made, IntervalBox()), stated | own_ends
 
 
@@ -192,11 +192,11 @@ def _refuse_inexact(effect: Effect, state: Stated, X: Any) -> None:
 
 
 def refuse_inexact(exact: NDArray[np.intp], uncertainty: UncertaintySet, metadata: Mapping[str, Any], X: Any) -> None:
-    """Raise where a set gives errors to columns of X, numbered in `exact`, that can have none."""
+    """Raise ValueError if a set gives errors to the columns `exact` of X, which can have none."""
     if not len(exact):
         return
     values = known_numbers(X)
-    # what depends on the values of a row would not see a category, which has none
+    # a set that depends on the values of a row would miss a category, whose value is unknown: ones stand in for values
     is_seen = not uncertainty.is_of_rows or "X_lower" in metadata
     found = uncertainty.split(values if is_seen else np.ones(values.shape), metadata)
     for j in exact:
@@ -215,7 +215,7 @@ def refuse_inexact(exact: NDArray[np.intp], uncertainty: UncertaintySet, metadat
 
 
 def _after(effect: Effect, state: Stated, X: Any, Z: Any, nonlinear: str) -> tuple[Stated, Any]:
-    """Return the set after a step that is no affine map, by intervals, moments of noise, or first orders, and the rows."""
+    """Return the set and the rows after a step that is not affine: by intervals, moments of noise, or linearisation."""
     uncertainty, metadata = state
     if nonlinear == "raise":
         raise ValueError(
@@ -251,7 +251,7 @@ def _noise_after(
         )
     known = cloud.as_metadata(*known_numbers(X).shape)
     if known is None or "X_lower" in known:
-        raise ValueError(f"is no affine map, and {uncertainty!r} says too little of the covariance. State one.")
+        raise ValueError(f"is no affine map, and {uncertainty!r} does not state a covariance. State one.")
     noise = RowNoise.of(known)
     return (Z, effect.linearised(X, noise)) if nonlinear == "linearise" else effect.expected(X, Z, noise)
 
@@ -268,23 +268,24 @@ def _set_after(effect: Effect, uncertainty: UncertaintySet, worst: RowSets, X: A
             "that hold with probability 1 - epsilon/n for each of n features."
         )
     if known is None or "X_lower" not in known:
-        # of a set that is no box a curved step makes a set of no known form: the smallest box around it is carried
+        # a curved step maps a set other than a box to one of no known form, so the smallest box around the set is
+        # carried
         below, above = extents(worst, values.shape)
         known = {"X_lower": -below, "X_upper": above}
     lower, upper = effect.bounds(X, values + known["X_lower"], values + known["X_upper"])
-    # an effect that was taught wrongly shows where the row itself is outside; steps may compute in single precision
+    # if the row itself is outside, the effect was taught wrongly; the slack allows for steps in single precision
     slack = WRONG * (1 + np.abs(dense(Z)))
     if np.any(lower > dense(Z) + slack) or np.any(upper < dense(Z) - slack):
         raise ValueError(
-            f"its effect, {type(effect).__name__}, gives intervals that do not hold what the step makes of the rows. Teach it "
-            "the step's own function."
+            f"its effect, {type(effect).__name__}, gives intervals that do not contain the outputs of the step. "
+            "Teach it the step's own function."
         )
-    # within the slack an end may be on the wrong side of the row by rounding, and errors of 0 are always possible
+    # rounding within the slack may put an end on the wrong side of the row, but an error of 0 is always possible
     return IntervalBox(), {"X_lower": np.minimum(lower - Z, 0.0), "X_upper": np.maximum(upper - Z, 0.0)}
 
 
 def extents(sets: RowSets, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return how far each feature of each row can go down and up, two arrays (n_samples, n_features)."""
+    """Return how far each feature of each row can move down and up, two arrays of shape (n_samples, n_features)."""
     units = np.eye(shape[1])
     below, above = (
         np.column_stack([np.broadcast_to(sets.support(sign * unit), shape[0]) for unit in units])

@@ -1,4 +1,4 @@
-"""Steps one after the other, and side by side."""
+"""Steps in sequence, and side by side."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ State = TypeVar("State")
 
 
 class InSequence(Effect):
-    """Steps one after the other.
+    """Steps in sequence.
 
     Parameters
     ----------
     parts : list of (Effect, callable)
-        Effects, and the steps' `transform`.
+        The effect and the `transform` of each step.
     n_features : int
-        How many inputs the first one takes.
+        The number of inputs of the first step.
     """
 
     def __init__(self, parts: Sequence[tuple[Effect, Callable[[Any], Any]]], n_features: int):
@@ -52,7 +52,7 @@ class InSequence(Effect):
 
     def affine_form(self, X: Any) -> AffineForm | None:
         total = AffineForm(AffineMap.identity(self.n_features))
-        # the last step that looks at its rows
+        # the last step that needs its rows; after it they are not transformed any more
         last = max((i for i, (part, _) in enumerate(self.parts) if part.looks_at_rows), default=-1)
         for number, (part, transform) in enumerate(self.parts):
             own = part.affine_form(X)
@@ -87,13 +87,13 @@ class InSequence(Effect):
 
 
 def exact_inputs(effects: Sequence[Effect], n_features: int) -> NDArray[np.intp]:
-    """Return the inputs that reach, through steps one after the other, features which must be exact."""
+    """Return the inputs from which, through steps in sequence, a feature depends that must be exact."""
     reached, total = np.zeros(n_features, dtype=bool), AffineMap.identity(n_features)
-    # nothing is multiplied beyond the last step with such features, as most pipelines have none
+    # stop at the last step with exact features; most pipelines have none, and need no products at all
     last = max((i for i, effect in enumerate(effects) if len(effect.exact)), default=-1)
     for effect in effects[: last + 1]:
         reached |= np.any(dense(total.matrix)[effect.exact] != 0, axis=0)
-        # where features may be mixed in any way, all of them reach on
+        # a step that is not affine may mix its features in any way, so every output may depend on every input
         n_in = total.shape[0]
         mixed = AffineMap(np.ones((effect.width(n_in), n_in))) if effect.map is None else effect.map
         total = mixed.after(total)
@@ -101,14 +101,14 @@ def exact_inputs(effects: Sequence[Effect], n_features: int) -> NDArray[np.intp]
 
 
 class SideBySide(Effect):
-    """Steps for groups of features, their outputs one beside the other.
+    """Steps applied to groups of features, with concatenated outputs.
 
     Parameters
     ----------
     parts : list of (Effect, ndarray of int)
-        Effects, and the inputs of each.
+        The effect of each step, and the indices of its inputs.
     n_features : int
-        How many inputs there are.
+        The number of inputs.
     """
 
     def __init__(self, parts: Sequence[tuple[Effect, NDArray[np.intp]]], n_features: int):
@@ -182,13 +182,13 @@ class SideBySide(Effect):
     def _noise(self, X: Any, noise: RowNoise, change: Callable[[Effect, Any, RowNoise], RowNoise]) -> RowNoise:
         self._refuse_filled_twice(X)
         used = np.concatenate([chosen for _, chosen in self.parts])
-        # the error of a feature that several parts take is a cause that they have in common
+        # the error of a feature that several parts take is a cause common to these parts
         noise = noise if len(np.unique(used)) == len(used) else noise.by_causes
         found = self._each(X, lambda part, rows, chosen: change(part, rows, noise.columns(chosen)))
         return side_by_side(found, common=noise.factor.shape[2])
 
     def _refuse_filled_twice(self, X: Any) -> None:
-        """Raise where several steps add errors to one missing entry: they are one error, and would be taken for several."""
+        """Raise ValueError if several steps add errors to one missing entry, as the error would count several times."""
         filling = [chosen for part, chosen in self.parts if part.adds_errors]
         columns, times = np.unique(np.concatenate([np.zeros(0, dtype=np.intp), *filling]), return_counts=True)
         if np.any(np.isnan(dense(numbers_of(_safe_indexing(X, columns[times > 1], axis=1))))):
@@ -207,10 +207,10 @@ def _n_given(form: AffineForm) -> int:
 
 
 def _in_sequence(first: AffineForm, second: AffineForm) -> AffineForm:
-    """Return both steps, one after the other, as one."""
+    """Return the composition of both forms, the first one applied first."""
     n_in, extra, map = first.map.n_features, _n_given(second), first.map
     if second.lost is not None:
-        # what is put in the place of an entry is computed from what this step makes of none
+        # the second step computes fills for missing entries from the outputs of the first step
         map = AffineMap.computed(n_in, *map.operations, Cast(np.float64, map.n_roundings + 4))
         second = _found_before(second, first.map)
     passed = [(map, np.arange(n_in)), (AffineMap.identity(extra), n_in + np.arange(extra))]
@@ -219,10 +219,10 @@ def _in_sequence(first: AffineForm, second: AffineForm) -> AffineForm:
 
 
 def _found_before(form: AffineForm, map: AffineMap) -> AffineForm:
-    """Return what a form puts beside rows, with missing entries as those that they are before a map of the rows."""
+    """Return the form with its missing entries traced back to the inputs of a map that is applied before it."""
     assert form.lost is not None
     mask, columns, gains = form.lost
-    # what the form put there itself is not the map's, and comes behind all that the map takes
+    # columns the form itself added are not outputs of the map, and follow all inputs of the map
     by_map = columns < map.shape[0]
     own, columns = map.n_features + columns - map.shape[0], np.where(by_map, columns, 0)
     mask = mask & by_map
@@ -236,7 +236,7 @@ def _found_before(form: AffineForm, map: AffineMap) -> AffineForm:
 
 
 def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] | None = None) -> AffineForm:
-    """Return a form with what all of these, which take `columns` of the inputs, put beside the rows."""
+    """Return a form of the map with the extra columns of all `forms`; each form takes `columns` of the inputs."""
     taken = [slice(None)] * len(forms) if columns is None else columns
     parts = [(form, own) for form, own in zip(forms, taken, strict=True) if form.given is not None]
     if not parts:
@@ -275,7 +275,7 @@ def _joined(map: AffineMap, forms: Sequence[AffineForm], columns: Sequence[Any] 
 
 
 def _placed(lost: Lost | None, none: Array, chosen: Any, begin: int) -> Lost:
-    """Return missing entries by the numbers of all inputs, some of them chosen, and of what is put beside from `begin` on."""
+    """Return missing entries renumbered: columns as indices among all inputs, extra columns counted from `begin`."""
     if lost is None:
         return Lost(none > 0, np.zeros(none.shape[1], dtype=np.intp), np.zeros(none.shape[1]))
     if isinstance(chosen, slice):
@@ -284,6 +284,6 @@ def _placed(lost: Lost | None, none: Array, chosen: Any, begin: int) -> Lost:
 
 
 def _all_or_none(maps: list[AffineMap | None], make: Callable[[list[AffineMap]], AffineMap]) -> AffineMap | None:
-    """Return what is made of maps, None where one is not known."""
+    """Return make(maps), or None if one of the maps is None."""
     known = [map for map in maps if map is not None]
     return make(known) if len(known) == len(maps) else None

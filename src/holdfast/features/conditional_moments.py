@@ -1,4 +1,4 @@
-"""What columns are like together, learned from rows with missing entries: Gaussian moments by EM, and conditional ones."""
+"""Joint Gaussian moments of columns, learned from rows with missing entries by EM, and their conditional moments."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from numpy.typing import NDArray
 from holdfast._core.row_forms import Array
 
 BLOCK_ENTRIES = 1 << 22
-"""Entries of matrices by row that are formed at a time."""
+"""The number of entries of matrices by row formed at a time."""
 LEAST = 1e-6
-"""Variance of its own that a column has at least in a factor model, of that of the column."""
+"""The least unique variance of a column in a factor model, as a share of the column's variance."""
 MOST_FACTORS = 20
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
-"""Ridges that are tried, as shares of the number of rows."""
+"""The ridges to try, as shares of the number of rows."""
 TRIAL_STEPS = 20
-"""Steps of EM for each of them."""
+"""EM steps for each ridge tried."""
 HELD_OUT = 5
-"""One row of so many tells which ridge is best."""
+"""One row in this many is held out to choose the ridge."""
 
 
 class Lacking(NamedTuple):
-    """Rows that lack equally many entries, and what the others say of these."""
+    """Rows with equally many missing entries, and the conditional covariances of these given the known ones."""
 
     rows: NDArray[np.intp]
     columns: NDArray[np.intp]
-    """The missing entries of each row, (n_rows, n_missing)."""
+    """The columns of each row's missing entries, shape (n_rows, n_missing)."""
     covariance: Array
-    """Their conditional covariance, (n_rows, n_missing, n_missing)."""
+    """The conditional covariance of the missing entries, shape (n_rows, n_missing, n_missing)."""
 
 
 @dataclass(frozen=True)
 class GaussianMoments:
-    r"""Rows :math:`N(m, \Sigma)`, and what their known entries say of missing ones.
+    r"""Rows distributed as :math:`N(m, \Sigma)`, and conditional moments of missing entries given the known ones.
 
-    With the precision :math:`K = \Sigma^{-1}`, o known and m missing: mean :math:`m_m - K_{mm}^{-1} K_{mo} (x_o - m_o)`,
-    covariance :math:`K_{mm}^{-1}`.
+    With the precision :math:`K = \Sigma^{-1}`, known entries o and missing entries m, the conditional mean is
+    :math:`m_m - K_{mm}^{-1} K_{mo} (x_o - m_o)` and the conditional covariance :math:`K_{mm}^{-1}`.
 
     Parameters
     ----------
@@ -54,14 +54,13 @@ class GaussianMoments:
 
     @cached_property
     def precision(self) -> Array:
-        """K."""
-        # blocks of the precision condition on any pattern: they need an inverse of the size of what is missing, not of what
-        # is known
+        """K, the inverse of the covariance."""
+        # with the precision, conditioning inverts a block of the size of the missing entries, not of the known ones
         found = np.linalg.inv(self.covariance)
         return 0.5 * (found + found.T)
 
     def lacking(self, missing: NDArray[np.bool_]) -> Iterator[Lacking]:
-        """Yield rows with missing entries, those that lack equally many together; rows of one pattern share their work."""
+        """Yield the rows with missing entries, grouped by the number missing; rows with one pattern share the work."""
         counts = missing.sum(axis=1)
         for count in np.unique(counts[counts > 0]):
             rows = np.flatnonzero(counts == count)
@@ -81,7 +80,7 @@ class GaussianMoments:
                     yield Lacking(rows[own[part]], chosen[which[part]], found[which[part]])
 
     def filled(self, X: Array) -> Array:
-        """Return rows with conditional means in the place of NaN."""
+        """Return rows with NaN replaced by conditional means."""
         missing = np.isnan(X)
         away = np.where(missing, 0.0, X - self.mean)
         pull, out = away @ self.precision, np.where(missing, 0.0, X)
@@ -91,7 +90,7 @@ class GaussianMoments:
         return out
 
     def answers(self, errors: Array, missing: NDArray[np.bool_]) -> Array:
-        """Return what errors of known entries, (n_samples, n_features, r), do to those that are filled in, 0 elsewhere."""
+        """Return the errors of filled entries due to errors of known ones, (n_samples, n_features, r); 0 elsewhere."""
         known = np.where(missing[:, :, None], 0.0, errors)
         out = np.zeros_like(errors)
         for rows, columns, covariance in self.lacking(missing):
@@ -100,22 +99,23 @@ class GaussianMoments:
         return out
 
     def factor(self, missing: NDArray[np.bool_], apart: NDArray[np.bool_]) -> Array:
-        """Return a factor of the conditional covariance of each row's missing entries, (n_samples, n_features, most missing).
+        """Return a factor of the conditional covariance of each row's missing entries.
 
-        Features that are `apart`, (n_features,), are left at 0; the columns that would be theirs are free.
+        Its shape is (n_samples, n_features, largest number missing in a row). Features that are `apart`, a mask of
+        shape (n_features,), are left at 0, and so are their columns.
         """
         most = int(missing.sum(axis=1).max(initial=0))
         out = np.zeros((*missing.shape, most))
         for rows, columns, covariance in self.lacking(missing):
             own = ~apart[columns]
             both = own[:, :, None] & own[:, None, :]
-            # the identity stands in for the entries that are apart, so that the matrix stays positive definite
+            # the identity replaces the entries that are apart, so that the matrix stays positive definite
             root = np.linalg.cholesky(np.where(both, covariance, np.eye(columns.shape[1])))
             out[rows[:, None, None], columns[:, :, None], np.arange(columns.shape[1])] = np.where(both, root, 0.0)
         return out
 
     def reach(self, halves: Array, missing: NDArray[np.bool_]) -> Array:
-        """Return how far entries that are filled in move, at most, when known ones move by up to `halves`; 0 elsewhere."""
+        """Return the largest change of each filled entry if known entries change by up to `halves`; 0 elsewhere."""
         known, out = np.where(missing, 0.0, halves), np.zeros_like(halves)
         for rows, columns, covariance in self.lacking(missing):
             size = max(1, BLOCK_ENTRIES // (columns.shape[1] * missing.shape[1]))
@@ -126,12 +126,13 @@ class GaussianMoments:
         return out
 
     def log_likelihood(self, X: Array) -> float:
-        """Return the mean log-likelihood of the known entries of rows, but for constants."""
+        """Return the mean log-likelihood of the known entries of a row."""
         missing = np.isnan(X)
         away = np.where(missing, 0.0, X - self.mean)
         pull = away @ self.precision
-        # of a row with missing entries the law of all, with 0 there, less that of the missing ones given the others: by
-        # Schur's complement x_o' S_oo^-1 x_o = x'Kx - (Kx)_m' K_mm^-1 (Kx)_m and |S_oo| = |S| |K_mm|
+        # the density of the known entries is that of all entries (0 at missing ones) over that of the missing ones
+        # given the known ones: by the Schur complement, x_o' S_oo^-1 x_o = x'Kx - (Kx)_m' K_mm^-1 (Kx)_m and |S_oo| =
+        # |S| |K_mm|
         total = -0.5 * np.sum(pull * away) - 0.5 * len(X) * np.linalg.slogdet(self.covariance)[1]
         for rows, columns, covariance in self.lacking(missing):
             here = pull[rows[:, None], columns]
@@ -142,7 +143,7 @@ class GaussianMoments:
         return float(total - constant) / len(X)
 
     def _expected(self, X: Array) -> tuple[Array, Array]:
-        """Return rows with conditional means, and the sum of their conditional covariances."""
+        """Return rows with NaN replaced by conditional means, and the sum of the rows' conditional covariances."""
         missing, d = np.isnan(X), X.shape[1]
         away = np.where(missing, 0.0, X - self.mean)
         pull, out, total = away @ self.precision, np.where(missing, 0.0, X), np.zeros(d * d)
@@ -155,13 +156,13 @@ class GaussianMoments:
 
 
 class Learned(NamedTuple):
-    """Moments, and how they came about."""
+    """Moments, and how they were found."""
 
     moments: GaussianMoments
     n_iter: int
     has_settled: bool
     ridge: float
-    """In rows."""
+    """The ridge, as a number of rows."""
 
 
 def learned(
@@ -172,9 +173,9 @@ def learned(
     max_iter: int,
     report: Callable[[str], None],
 ) -> Learned:
-    """Return the moments of standardised rows with NaN: of a factor model, or all of them where `n_factors` is None.
+    """Return the moments of standardised rows with NaN: by a factor model, or unrestricted if `n_factors` is None.
 
-    A ridge of None: of some, that under which rows that were held out are likeliest.
+    If `ridge` is None, the one of `RIDGES` with the largest likelihood of held-out rows is used.
     """
     if ridge is None:
         ridge = _best_ridge(Z, n_factors, tol, report)
@@ -183,7 +184,7 @@ def learned(
 
 def _best_ridge(Z: Array, n_factors: int | None, tol: float, report: Callable[[str], None]) -> float:
     n = len(Z)
-    # no draws, and no period of the rows
+    # a fixed shuffle: deterministic, and independent of any period in the order of the rows
     order = np.random.default_rng(0).permutation(n)
     held, own = np.sort(order[: -(-n // HELD_OUT)]), np.sort(order[-(-n // HELD_OUT) :])
     if len(own) < 2:
@@ -217,11 +218,11 @@ def _fitted(
 
 
 def _maximised(filled: Array, spread: Array, ridge: float) -> GaussianMoments:
-    """Return the moments of rows as expected: those with `ridge` rows of uncorrelated columns added."""
+    """Return the moments of rows as filled in (the M step), with `ridge` rows of uncorrelated columns added."""
     n, d = filled.shape
     mean = filled.mean(axis=0)
     away = filled - mean
-    # columns have variance 1, so the ridge counts as that many rows of them without correlation, and keeps the sum definite
+    # columns have variance 1, so the ridge acts like that many rows of uncorrelated columns; it keeps the sum definite
     total = away.T @ away + spread + ridge * np.eye(d)
     return GaussianMoments(mean, 0.5 * (total + total.T) / (n + ridge))
 
@@ -229,11 +230,11 @@ def _maximised(filled: Array, spread: Array, ridge: float) -> GaussianMoments:
 def _factors(
     Z: Array, n_factors: int, ridge: float, tol: float, max_iter: int, report: Callable[[str], None]
 ) -> Learned:
-    r"""Return the moments of :math:`x = m + L z + e`, e independent, by EM over z: missing entries need no filling."""
+    r"""Return the moments of :math:`x = m + L z + e`, e independent, by EM over z; missing entries need no filling."""
     n, d = Z.shape
     known = 1.0 * ~np.isnan(Z)
     X, counts = np.where(known > 0, Z, 0.0), known.sum(axis=0)
-    # from the leading directions with 0 in the gaps: from L = 0, a stationary point, EM would not move
+    # start from the leading directions, with 0 for missing entries; L = 0 is a stationary point that EM would not leave
     L = np.linalg.svd(X, full_matrices=False)[2][:n_factors].T
     L = L * np.linalg.norm(X @ L, axis=0) / np.sqrt(n + ridge)
     mean, unique = np.zeros(d), np.maximum(1.0 - np.square(L).sum(axis=1), 0.1)
@@ -241,7 +242,7 @@ def _factors(
     for step in range(1, max_iter + 1):
         before = np.column_stack([L, mean])
         weighted = L / unique[:, None]
-        # by row: the precision of z is I + sum over known j of l_j l_j' / psi_j
+        # for each row, the precision of z is I + sum over known j of l_j l_j' / psi_j
         pairs = (weighted[:, :, None] * L[:, None, :]).reshape(d, -1)
         spread = np.linalg.inv(np.eye(rank) + (known @ pairs).reshape(n, rank, rank))
         z = np.einsum("nij,nj->ni", spread, (known * (X - mean)) @ weighted)
@@ -252,7 +253,7 @@ def _factors(
         along = X.T @ both
         held = gram + ridge * np.diag(np.append(np.ones(rank), 0.0))
         found = np.linalg.solve(held, along[:, :, None])[:, :, 0]
-        # what the maximum leaves, the ridge's own rows included
+        # the squared residuals at the maximum, including those of the ridge's rows
         rest = np.square(X).sum(axis=0) - np.sum(found * along, axis=1)
         L, mean = found[:, :rank], found[:, rank]
         unique = np.maximum((rest + ridge) / (counts + ridge), LEAST)

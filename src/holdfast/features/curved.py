@@ -1,4 +1,4 @@
-"""Steps that are no affine maps: functions of single features, products, and features of kernels."""
+"""Steps that are not affine: functions of single features, products, and kernel features."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from holdfast.features.rows import in_form_of, known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 
 FAR = 4.5
-"""How many standard deviations off noise is followed."""
+"""Integrals over noise extend to this many standard deviations."""
 NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(24)
-"""Where, on the way from the lowest to the highest value that noise leaves in the domain of a step, the step is asked."""
+"""Gauss-Legendre nodes, between the lowest and the highest value of the noise in the domain of a step."""
 EDGES = 12
-"""How often an interval that holds the end of a domain is halved."""
+"""The number of bisections for the end of a domain."""
 HALVINGS = 60
-"""How often an error is halved until a step is finite on both sides."""
+"""Limit on the halvings of an error until the step is finite on both sides."""
 DERIVATIVE_STEP = 2.0**-8
-"""How far off a derivative is taken, as a share of the error that stays in the domain."""
+"""The step of a numerical derivative, as a share of the largest error that stays in the domain."""
 
 
 class Monotone(Effect):
-    """A step that changes each feature by a function that never falls, or never rises.
+    """A step that applies a monotone function to each feature.
 
-    Intervals are exact: their ends go to the ends. Noise is linearised by the slope of the secant over one standard deviation
-    to each side. Its moments are integrals of the function itself, over what the noise leaves in its domain; where one
-    standard deviation leaves it, by the derivative. Correlations stay.
+    Intervals are exact: ends are mapped to ends. Noise is linearised by the slope of the secant over one standard
+    deviation to each side. Its moments are integrals of the function over the part of the noise in its domain; if one
+    standard deviation leaves the domain, the derivative is used instead. Correlations are kept.
 
     Parameters
     ----------
     function : callable
-        From rows, in the form that X has, to as many values of the same features.
+        Maps rows, in the same form as X, to values of the same features.
     """
 
     def __init__(self, function: Callable[[Any], Any]):
         self.function = function
 
     def _found(self, rows: Array, X: Any) -> Array:
-        """Return the values of the function, some of which may not be finite."""
-        # what is missing stays so, and counts as 0 afterwards as it does before
+        """Return the values of the function at rows; they may be infinite or NaN."""
+        # the function is given NaN for missing entries, and its output counts as 0 there, as the input does
         missing = np.zeros(rows.shape, dtype=bool) if sparse.issparse(X) else np.isnan(numbers_of(X))
         with np.errstate(all="ignore"):
             found = numbers_of(self.function(in_form_of(X, np.where(missing, np.nan, rows))))
@@ -88,14 +88,14 @@ class Monotone(Effect):
             z = 0.5 * (low + high + node * (high - low))
             density = share * np.exp(-0.5 * z**2)
             rise = self._found(values + z * reach, X) - here
-            with np.errstate(all="ignore"):  # where one deviation is outside
+            with np.errstate(all="ignore"):  # invalid where one deviation is outside the domain; replaced below
                 square, along, weight = square + density * rise**2, along + density * z * rise, weight + density
-        # the slope that gives a linear step the same mean square; its sign is that of the covariance of error and output
+        # the slope of a linear step with the same mean square; its sign is that of the covariance of error and output
         slopes = np.sign(along) * _quotient(np.sqrt(square / weight), reach)
         return noise.times(slopes if np.all(is_inside) else np.where(is_inside, slopes, self._slopes(values, reach, X)))
 
     def _farthest(self, values: Array, reach: Array, X: Any) -> Array:
-        """Return how many times `reach`, from 1 to `FAR`, stay in the domain."""
+        """Return the largest multiple of `reach`, from 1 to `FAR`, that stays in the domain."""
         outer = np.full(values.shape, FAR)
         inner = np.where(np.isfinite(self._found(values + FAR * reach, X)), FAR, 1.0)
         for _ in range(0 if np.all(inner == FAR) else EDGES):
@@ -105,7 +105,7 @@ class Monotone(Effect):
         return inner
 
     def _slopes(self, values: Array, reach: Array, X: Any) -> Array:
-        """Return derivatives, from steps that are small beside those up to `reach` that stay in the domain."""
+        """Return derivatives, by steps much smaller than the largest error up to `reach` that stays in the domain."""
         for _ in range(HALVINGS):
             is_known = np.all([np.isfinite(self._found(values + sign * reach, X)) for sign in (1.0, -1.0)], axis=0)
             if np.all(is_known):
@@ -121,8 +121,8 @@ class Monotone(Effect):
 class Products(Effect):
     r"""A step whose outputs are products of powers, :math:`z_k = \prod_j x_j^{p_{kj}}`.
 
-    Intervals are exact for each product. Noise is linearised by the derivatives at X; its moments are those of the errors of
-    each cause alone, exact for powers up to 2: products of errors are left out.
+    Intervals are exact for each product. Noise is linearised by the derivatives at X. Moments take the errors of each
+    cause alone, which is exact for powers up to 2, and leave out products of errors of different causes.
 
     Parameters
     ----------
@@ -141,11 +141,11 @@ class Products(Effect):
         for j, powers in enumerate(self.powers.T):
             ends = np.stack([end[:, [j]] ** powers for end in (lower, upper)])
             below, above = ends.min(axis=0), ends.max(axis=0)
-            # even powers of an interval around 0 begin there
+            # an even power of an interval around 0 has the lower end 0
             has_zero = ((lower[:, [j]] < 0) & (upper[:, [j]] > 0)) & (powers % 2 == 0) & (powers > 0)
             below = np.where(has_zero, 0.0, below)
-            # the factors depend on different features, so all four pairs of ends occur, and a product of intervals has its
-            # ends there
+            # the factors depend on different features, so all four pairs of ends occur; the extremes of the product are
+            # among them
             corners = np.stack([low * below, low * above, high * below, high * above])
             low, high = corners.min(axis=0), corners.max(axis=0)
         return low, high
@@ -162,10 +162,10 @@ class Products(Effect):
     def moments(self, X: Any, noise: RowNoise) -> RowNoise:
         values, factors = known_numbers(X).astype(np.float64, copy=False), noise.causes
         here, odd, even = self._at(values), [], []
-        # three nodes for each cause; what it does in both directions first, so that it stays the cause that it is
+        # three nodes for each cause; the odd parts come first, so that they stay in the column of their cause
         for step in np.moveaxis(np.sqrt(3) * factors, 2, 0):
             above, below = self._at(values + step) - here, self._at(values - step) - here
-            # Gauss-Hermite gives the outer nodes a weight of 1/6 each: the squares of both columns add up to (above^2 +
+            # Gauss-Hermite gives the outer nodes the weight 1/6 each: the squares of both columns add up to (above^2 +
             # below^2) / 6
             odd.append((above - below) / np.sqrt(12))
             even.append((above + below) / np.sqrt(12))
@@ -176,9 +176,10 @@ class Products(Effect):
 
 
 class Waves(Effect):
-    r"""Features :math:`z_k = \cos(\omega_k^\top x + c_k)`, before they are scaled: random Fourier features.
+    r"""Features :math:`z_k = \cos(\omega_k^\top x + c_k)`: random Fourier features, before scaling.
 
-    Intervals are exact for each feature. Noise is linearised by the derivatives at X; its moments are those of Gaussian noise.
+    Intervals are exact for each feature. Noise is linearised by the derivatives at X; its moments are exact for
+    Gaussian noise.
 
     Parameters
     ----------
@@ -210,14 +211,15 @@ class Waves(Effect):
     def moments(self, X: Any, noise: RowNoise) -> RowNoise:
         a, inner = self.angles(dense(known_numbers(X))), noise.through(self.angles)
         t = inner.deviations
-        # E (cos(a + tZ) - cos a)^2, whose terms of size 1 cancel for small t: what the two means lack of 1 stays accurate
+        # E (cos(a + tZ) - cos a)^2, whose terms of size 1 cancel for small t; 1 minus each of the two means stays
+        # accurate
         twice, once = -np.expm1(-2 * t**2), -np.expm1(-0.5 * t**2)
         square = 0.5 * twice + np.cos(a) ** 2 * (2 * once - twice)
         return inner.times(-np.sign(np.sin(a)) * _quotient(np.sqrt(np.maximum(square, 0.0)), t))
 
 
 class RbfValues(Effect):
-    r"""Features :math:`z_k = e^{-\gamma |x - c_k|^2}`, values of an RBF kernel at centres.
+    r"""Features :math:`z_k = e^{-\gamma |x - c_k|^2}`: an RBF kernel with fixed centres.
 
     Intervals are exact for each feature. Noise is linearised by the derivatives at X.
 
@@ -228,7 +230,7 @@ class RbfValues(Effect):
     width : float
         gamma.
     is_direct : bool, default=False
-        Whether the step takes squared distances from differences, which keeps the digits of rows far from 0.
+        Whether the step computes squared distances from differences, which stay accurate for rows far from 0.
     """
 
     def __init__(self, centres: Array, width: float, *, is_direct: bool = False):
@@ -238,13 +240,13 @@ class RbfValues(Effect):
         return len(self.centres)
 
     def transform(self, X: Any) -> Array:
-        """Return the values at rows."""
+        """Return the features of rows."""
         return rbf_values(dense(known_numbers(X)), self.centres, self.width_of_kernel)
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
         nearest, farthest = np.zeros((2, len(lower), len(self.centres)))
         for low, high, c in zip(lower.T[:, :, None], upper.T[:, :, None], self.centres.T, strict=True):
-            # the squared distance is a sum of functions of one feature each, whose least and largest values occur together
+            # the squared distance is a sum over features, whose extremes can all be reached at once
             nearest += np.square(np.maximum(np.maximum(low - c, c - high), 0.0))
             farthest += np.square(np.maximum(np.abs(low - c), np.abs(high - c)))
         return np.exp(-self.width_of_kernel * farthest), np.exp(-self.width_of_kernel * nearest)
@@ -256,5 +258,5 @@ class RbfValues(Effect):
 
 
 def _quotient(rise: Array, run: Array) -> Array:
-    """Return slopes, 0 where there is no run."""
+    """Return rise / run, 0 where run is 0."""
     return np.divide(rise, run, out=np.zeros_like(rise), where=run > 0)

@@ -1,4 +1,4 @@
-"""What a step of a pipeline does to errors of its rows."""
+"""The effects of pipeline steps on rows and their errors."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ FILLED_TWICE = (
 
 
 UNLIKELY = (
-    "a category is missing, or was never seen in training, and OneHotEncoder puts zeros there, as no training row had, or "
-    "takes it for a rare one or the one that it dropped. How likely each category is it does not say: use CategoryEncoder, "
-    "which puts the shares of the categories there."
+    "a category is missing, or was never seen in training. OneHotEncoder encodes it as zeros, which no training row "
+    "had, or like a rare or the dropped category, and does not state how likely each category is: use CategoryEncoder, "
+    "which encodes it by the shares of the categories."
 )
 
 
 class OutOfDomainError(ValueError):
-    """A step that is not finite where the error of an entry takes it.
+    """Raised if the output of a step is not finite at a value that the error of an entry allows.
 
     Parameters
     ----------
     where : str
-        Where it is not.
+        The place where the output is not finite, in words.
     cure : str
     row : int
     column : int or str
-        Of what is given, a number or a name; of what the step takes, in words, where that is made of several.
+        The column of the given rows, by index or name; or, in words, the column that the step takes if it is made of
+        several.
     """
 
     def __init__(self, where: str, cure: str, row: int, column: Any):
@@ -51,7 +52,7 @@ class OutOfDomainError(ValueError):
         super().__init__(f"is not finite {where}, for the entry in {entry}. {cure}")
 
     def before(self, maps: Sequence[AffineMap | None]) -> OutOfDomainError:
-        """Return the same of the column, before these maps, that the step's one was made of."""
+        """Return the error with its column traced back through `maps`, which are applied before the step."""
         column = self.column
         for map in reversed(maps):
             if not isinstance(column, int):
@@ -63,7 +64,7 @@ class OutOfDomainError(ValueError):
         return OutOfDomainError(self.where, self.cure, self.row, column)
 
     def named(self, X: Any) -> OutOfDomainError:
-        """Return the same with the column's name, if the rows X have names."""
+        """Return the error with the name of the column, if the rows X have names."""
         if not isinstance(self.column, int) or not hasattr(X, "columns"):
             return self
         return OutOfDomainError(self.where, self.cure, self.row, repr(list(X.columns)[self.column]))
@@ -71,7 +72,7 @@ class OutOfDomainError(ValueError):
 
 @contextmanager
 def traced(maps: Sequence[AffineMap | None]) -> Iterator[None]:
-    """Say of errors in which column, before these maps, they arose."""
+    """Trace the columns of OutOfDomainErrors back through `maps`, which are applied before the step."""
     try:
         yield
     except OutOfDomainError as error:
@@ -79,158 +80,160 @@ def traced(maps: Sequence[AffineMap | None]) -> Iterator[None]:
 
 
 class Lost(NamedTuple):
-    """Missing entries whose place is taken by what a step fills in: what other steps made of their number has to go."""
+    """Missing entries that a step fills in; the numbers that stood for them in earlier steps must be removed."""
 
     mask: NDArray[np.bool_]
-    """Where, (n_samples, n_given)."""
+    """True at missing entries, shape (n_samples, n_given)."""
     columns: NDArray[np.intp]
-    """The input that each number takes the place of, (n_given,)."""
+    """The input that each extra number replaces, shape (n_given,)."""
     gains: Array
-    """What that input was multiplied by before, (n_given,)."""
+    """The factor that input has in the output, shape (n_given,)."""
 
 
 class Corners(NamedTuple):
-    """One-hot columns of a category that is missing or in doubt: the truth is one of their corners, whichever it is."""
+    """One-hot columns of a category missing or in doubt: the true value is one of the corners, a unit vector."""
 
     columns: NDArray[np.intp]
-    """The columns, of those that a step gives."""
+    """The indices of the columns among the outputs of the step."""
     is_open: NDArray[np.bool_]
-    """Which categories may be the true one, (n_samples, n_columns); none in rows where nothing is in doubt."""
+    """Which categories may be the true one, shape (n_samples, n_columns); none in rows without doubt."""
     given: Array
-    """What is put there, (n_samples, n_columns): probabilities, or 0 where none are known."""
+    """The values put there, shape (n_samples, n_columns): probabilities, or 0 if they are not known."""
     are_likely: bool = True
-    """Whether what is put there are probabilities, or 0."""
+    """Whether `given` holds probabilities, or 0; otherwise it is some other code, such as that of a rare category."""
     may_be_none: bool = False
-    """Whether the truth may be zeros in all columns too, which stand for a category that has none."""
+    """Whether the true value may also be 0 in all columns, for a category without a column."""
 
     @property
     def unlikely(self) -> NDArray[np.bool_]:
-        """The rows that are in doubt, and of which it is not said how likely the categories are."""
+        """The rows in doubt for which the probabilities of the categories are not known."""
         return self.rows & ~(self.are_likely & np.any(self.given, axis=1))
 
     @property
     def rows(self) -> NDArray[np.bool_]:
-        """The rows that are in doubt."""
+        """The rows in doubt."""
         return np.any(self.is_open, axis=1)
 
     def take(self, which: Any) -> Corners:
-        """Return the same of some rows."""
+        """Return the corners of some rows."""
         return self._replace(is_open=self.is_open[which], given=self.given[which])
 
     def shifted(self, start: int) -> Corners:
-        """Return the same where `start` other columns come before."""
+        """Return the corners with `start` added to the column indices."""
         return self._replace(columns=self.columns + start)
 
     def falls(self, v: Array) -> Array:
-        """Return by how much a score with weights v of the columns can fall, (n_samples,), >= 0."""
-        # the score is linear in the columns, so it is least at one of the corners, a single category
+        """Return the largest fall (>= 0) of a score with weights v of the columns, shape (n_samples,)."""
+        # the score is linear in the columns, so it is least at a corner
         least = np.where(self.is_open, v, np.inf).min(axis=1, initial=0.0 if self.may_be_none else np.inf)
         return np.where(self.rows, np.maximum(self.given @ v - np.where(self.rows, least, 0.0), 0.0), 0.0)
 
     def variances(self, v: Array) -> Array:
-        r"""Return :math:`v^\top (D(p) - p p^\top) v`, the variance of such a score by the probabilities given, (n_samples,)."""
+        r"""Return :math:`v^\top (D(p) - p p^\top) v`, the variance of the score under the given probabilities p."""
         self.refuse_unknown()
         square = self.given @ np.square(v) - np.square(self.given @ v)
         return np.where(self.rows, np.maximum(square, 0.0), 0.0)
 
     def noise(self, n_features: int) -> RowNoise:
-        """Return the same as noise of all columns of rows, of which these are some."""
+        """Return the uncertainty of the category as noise of rows with `n_features` columns."""
         self.refuse_unknown()
-        # with r = sqrt(p), of length 1, D(r) (I - r r') D(r) = D(p) - p p' is the covariance of one draw, and I - r r' is its
-        # own square
+        # with the unit vector r = sqrt(p), the covariance of a draw is D(p) - p p' = D(r) (I - r r') D(r), and I - r r'
+        # is a projection, its own square
         root = np.sqrt(np.where(self.is_open, self.given, 0.0))
         factor = np.zeros((len(root), n_features, root.shape[1]))
         factor[:, self.columns] = root[:, :, None] * (np.eye(root.shape[1]) - root[:, :, None] * root[:, None, :])
         return RowNoise.mixed(factor)
 
     def refuse_unknown(self) -> None:
-        """Raise where it is not said how likely the categories are."""
+        """Raise ValueError if the probabilities of the categories are not known for some row in doubt."""
         if np.any(self.unlikely):
             raise ValueError(UNLIKELY)
 
 
 class AffineForm(NamedTuple):
-    """A step, at certain rows, as an affine map of their numbers and of others that it puts beside these by itself."""
+    """A step, at given rows, as an affine map of their numbers and of extra numbers that the step appends to them."""
 
     map: AffineMap
-    """Of `n_features` + `n_given` numbers."""
+    """The map, of `n_features` + `n_given` numbers."""
     given: Any = None
-    """The others, (n_samples, n_given): what encoders make of categories, what imputers fill in. None where there are none."""
+    """The extra numbers, (n_samples, n_given), such as encoded categories or filled entries; None without any."""
     below: Any = None
-    """How far below these the true ones may lie, >= 0, (n_samples, n_given); None where they are exact."""
+    """How far the true numbers may lie below `given` (and `above` it), >= 0, (n_samples, n_given); None if exact."""
     above: Any = None
     std: Any = None
-    """Their standard deviations where errors are averaged over; None where they are exact."""
+    """The standard deviations of `given`, used if losses are averaged over errors; None if exact."""
     lost: Lost | None = None
-    """Which of them stand for entries that are missing."""
+    """The extra numbers that stand for missing entries."""
     corners: tuple[Corners, ...] = ()
-    """Which of them are those of a category that is in doubt: their errors are these, not `below`, `above` and `std`."""
+    """The extra numbers of categories in doubt; corners replace `below`, `above` and `std` for these."""
 
 
 class Effect(ABC):
-    """What a fitted step does to rows and to their errors.
+    """The effect of a fitted step on rows and their errors.
 
-    A step that is no affine map says what becomes of intervals and of noise: to first order, and by `moments` if it knows
-    better. A step of your own has a method ``uncertainty_effect(n_features)`` that returns an effect, or is taught by
-    :func:`teach_step`.
+    For a step that is not affine, `bounds` carries intervals and `linearised` carries noise to first order; `moments`
+    may be more accurate. A step of your own has a method ``uncertainty_effect(n_features)`` that returns an effect, or
+    is registered by :func:`teach_step`.
     """
 
     map: AffineMap | None = None
-    """The affine map that the step is of numbers that are not missing; None for others."""
+    """The step as an affine map of rows without missing entries; None if it is not affine."""
     exact: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
-    """Features that must have no error, such as categories."""
+    """The inputs that must have no error, such as categories."""
     knows_spread = True
-    """Whether it says how uncertain what it fills in is."""
+    """Whether the step states how uncertain the entries are that it fills in."""
     adds_errors = False
-    """Whether its outputs have errors even where its inputs have none, besides those that `map` makes of the inputs'."""
+    """Whether the step adds errors of its own, so that outputs may have errors even if the inputs have none."""
 
     def at_rows(self, rows: Callable[[], Any]) -> Effect:
-        """Return what the step does to these rows, which may be simpler than what it does to others."""
+        """Return the effect of the step on these rows, which may be simpler than on others."""
         return self
 
     def corners(self, X: Any) -> Sequence[Corners]:
-        """Return which outputs are one-hot columns of categories that are missing or in doubt; `bounds` hold these too."""
+        """Return the one-hot columns among the outputs of categories missing or in doubt; `bounds` must cover them."""
         return ()
 
     def gaps(self, given: Gaps) -> Gaps:
-        """Return what is known of the outputs' missing categories; raise where they are filled in as what they are not."""
+        """Return the gaps of the outputs. Raises ValueError if a missing category is filled in as something else."""
         return given.through(self.map, self.width(len(given.sources)))
 
     @property
     def looks_at_rows(self) -> bool:
-        """Whether its `affine_form` depends on the rows."""
+        """Whether `affine_form` depends on the rows."""
         return self.adds_errors or len(self.exact) > 0
 
     def width(self, n_features: int) -> int:
-        """Return how many outputs there are for so many inputs."""
+        """Return the number of outputs for `n_features` inputs."""
         return n_features if self.map is None else self.map.shape[0]
 
     def affine_form(self, X: Any) -> AffineForm | None:
-        """Return the step as an affine map of the numbers of rows X and of what it puts there by itself; None if it is none."""
+        """Return the step at rows X as an affine map of their numbers and of extra ones; None if it is not affine."""
         return None if self.map is None else AffineForm(self.map)
 
     @abstractmethod
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
-        """Return intervals that the step's outputs lie in when its inputs, whose values are X, lie in [lower, upper]."""
+        """Return intervals that contain the outputs for all inputs in [lower, upper], around the values X."""
 
     @abstractmethod
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
-        """Return the noise of the outputs, to first order, when the inputs, whose values are X, have `noise`.
+        """Return the noise of the outputs, to first order, if the inputs are X with `noise`.
 
-        Causes of the inputs' errors stay the first ones, in their order: other steps may have them too.
+        The causes of the inputs' errors must come first in the result, in the same order, as other steps may share
+        them.
         """
 
     def moments(self, X: Any, noise: RowNoise) -> RowNoise:
-        """Return the noise of the outputs, with the mean squares that its errors have, as far as known; else as `linearised`.
+        """Return the noise of the outputs with the mean squares of their errors, if known; by default as `linearised`.
 
-        Mean squares are around what the step makes of X; :meth:`expected` may move rows elsewhere.
+        Mean squares are around the step's outputs at X; :meth:`expected` may move the rows elsewhere.
         """
         return self.linearised(X, noise)
 
     def expected(self, X: Any, Z: Any, noise: RowNoise) -> tuple[Any, RowNoise]:
-        """Return the rows that outputs are taken to be around, Z by default, and their noise around these.
+        """Return the rows that the outputs are centred at, Z by default, and their noise around these rows.
 
-        Z is what the step makes of X. A step that knows where noise moves the mean of its outputs returns that in its place.
+        Z is the output of the step at X. A step that knows the mean of its outputs under the noise returns that mean
+        instead.
         """
         return Z, self.moments(X, noise)
 
@@ -253,13 +256,13 @@ class Affine(Effect):
 
     @classmethod
     def computed(cls, n_features: int, *operations: Operation) -> Affine:
-        """Return the step that is computed by these operations, which certificates follow rounding by rounding."""
+        """Return the step that applies the operations in turn; certificates account for the rounding of each."""
         found = cls.__new__(cls)
         found.map = AffineMap.computed(n_features, *operations)
         return found
 
     def bounds(self, X: Any, lower: Array, upper: Array) -> tuple[Array, Array]:
-        # the image of a box reaches sum_j |A_kj| h_j to either side of its middle, for each output exactly
+        # each output of a box with half-widths h reaches exactly sum_j |A_kj| h_j to either side of its midpoint
         middle, reach = self.map(0.5 * (lower + upper)), AffineMap(abs(self.map.matrix)).moved(0.5 * (upper - lower))
         return middle - reach, middle + reach
 
@@ -268,16 +271,16 @@ class Affine(Effect):
 
 
 class Exact(Effect):
-    """A step whose inputs must be exact, such as categories; its outputs then are.
+    """A step whose inputs must be exact, such as categories; its outputs are then exact too.
 
     Parameters
     ----------
     n_in, n_out : int
-        How many features it takes and gives.
+        The numbers of inputs and outputs.
     transform : callable
-        The step's.
+        The step's `transform`.
     open_groups : sequence of ndarray of int, default=()
-        One-hot columns of each input that are NaN where it is missing.
+        The one-hot columns of each input that are NaN if the input is missing.
     """
 
     map: AffineMap
@@ -304,20 +307,20 @@ class Exact(Effect):
 
 
 class Imputed(Effect):
-    """A step that fills in missing entries: it keeps features, and what it fills in has errors of its own.
+    """A step that keeps features and fills in missing entries, whose values have errors of their own.
 
     Parameters
     ----------
     map : AffineMap
-        Which features it keeps; 0 for outputs that say what is missing.
+        The selection of the features it keeps; 0 for outputs that indicate missing entries.
     transform : callable
-        The step's.
+        The step's `transform`.
     lower, upper, std : ndarray of shape (n_out,)
-        Where a filled entry may be, and its standard deviation; nan where that is not known.
+        The interval of a filled entry, and its standard deviation; nan if unknown.
     groups : sequence of ndarray of int, default=()
-        Outputs that are one-hot columns of a category, and are filled in with the shares of the categories.
+        The outputs that are one-hot columns of a category, filled in with the shares of the categories.
     states_spread : bool, default=True
-        Whether what it fills in is said to be uncertain, rather than to count as exact.
+        Whether filled entries count as uncertain, rather than as exact.
     """
 
     map: AffineMap
@@ -350,7 +353,7 @@ class Imputed(Effect):
             return AffineForm(self.map)
         found = dense(known_numbers(self.transform(X)))
         given = np.where(is_filled | is_flag, found, 0.0)
-        # where a fill has no spread that is known, it stays what it is
+        # a fill without a known spread counts as exact
         below, above, std = (
             np.where(is_filled & ~np.isnan(spread), np.maximum(spread, 0.0), 0.0)
             for spread in (found - self.lower, self.upper - found, np.broadcast_to(self.std, found.shape))
@@ -378,7 +381,7 @@ class Imputed(Effect):
         return np.asarray(self.map.moved(1.0 * np.isnan(dense(numbers_of(X)))) > 0)
 
     def missing(self, X: Any) -> NDArray[np.bool_]:
-        """Return which outputs are filled in, whose spread must be known."""
+        """Return which outputs are filled in. Raises ValueError if the spread of one is unknown."""
         found = self._is_filled(X)
         if np.any(found & np.isnan(self.std)):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Features that know their errors: splines and waves, averaged over the noise of each row."""
+"""Nonlinear features with known errors: splines and waves, averaged over the noise of each row."""
 
 from __future__ import annotations
 
@@ -25,56 +25,57 @@ from holdfast.uncertainty.affine_map import AffineMap
 NAME = "ExpectedFeatures"
 KINDS = ("both", "splines", "fourier")
 ROUNDED = 1e-12
-"""Deviation of a column, as a share of its values, that is put down to rounding."""
+"""A standard deviation below this share of a column's largest value counts as rounding."""
 GAMMA = Choice("scale") | Number(strictly=True)
 GAIN = 5.0
-"""What waves are multiplied by, so that one ridge suits them beside ramps."""
+"""The factor of waves, chosen so that one ridge suits both waves and ramps."""
 NARROWEST = 0.05
-"""Width of a ramp, in deviations of its column, below which its size no longer falls with the width."""
+"""Below this width, in standard deviations of its column, the gain of a ramp no longer grows."""
 
 
 class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
     r"""Nonlinear features of a row, averaged over its Gaussian noise.
 
-    :math:`\mathbb E\,\varphi(x + \delta)` with :math:`\delta \sim N(0, C)`, exactly, in closed form, for each row's own noise,
-    correlations between errors included. Columns are brought to mean 0 and deviation 1, and their errors with them: X and its
-    noise may be in any units.
+    These are :math:`\mathbb E\,\varphi(x + \delta)` with :math:`\delta \sim N(0, C)`, exact and in closed form, for the
+    noise of each row, with correlations between errors. Columns are standardised to mean 0 and standard deviation 1,
+    together with their errors, so X and its noise may be in any units.
 
-    *Splines*: ramps :math:`\min(\max(x_j - \theta, 0), w) / \sqrt w` between neighbouring knots, at quantiles of column j.
-    Their sums are piecewise linear and level beyond the outer knots. A ramp is a hinge less a hinge, and with
-    u = x - theta and the deviation s of the error the mean of a hinge is :math:`u\,\Phi(u/s) + s\,\varphi(u/s)`, its slope
-    :math:`\Phi(u/s)`. Divided by the root of their width (of 0.05 deviations of the column where they are narrower), ramps
-    make a ridge on their weights one on the squared slope of the function. *Fourier*: waves
-    :math:`5 \sqrt{2/D} \cos(v^\top x + p)`, random frequencies of the kernel :math:`e^{-\gamma |x - x'|^2}`, mean
-    :math:`5 \sqrt{2/D}\, e^{-v^\top C v/2} \cos(v^\top x + p)`. The factor 5 makes one ridge suit both.
+    *Splines*: ramps :math:`\min(\max(x_j - \theta, 0), w) / \sqrt w` between neighbouring knots at quantiles of column
+    j. Their sums are piecewise linear, and constant beyond the outer knots. A ramp is the difference of two hinges.
+    With u = x - theta and errors of standard deviation s, the mean of a hinge is
+    :math:`u\,\Phi(u/s) + s\,\varphi(u/s)`, and its slope :math:`\Phi(u/s)`. Dividing ramps by the root of their width
+    (at least 0.05 standard deviations of the column) makes a ridge on the weights a penalty on the squared slope of the
+    function. *Fourier*: waves :math:`5 \sqrt{2/D} \cos(v^\top x + p)`, random frequencies of the kernel
+    :math:`e^{-\gamma |x - x'|^2}`, mean :math:`5 \sqrt{2/D}\, e^{-v^\top C v/2} \cos(v^\top x + p)`. The factor 5 lets
+    one ridge suit both kinds.
 
-    One wild value widens the deviation that a column is measured in, and its ramps shrink: clip such values first.
+    A single outlier inflates the standard deviation of its column, and the ramps shrink. Clip outliers first.
 
-    In an :class:`UncertainPipeline` the rows after this step are these means, and their noise is what the features follow of
-    the errors, a factor of mean slopes, plus what they do not follow, as independent deviations. Intervals (``X_lower``,
-    ``X_upper``) and other sets become intervals of each feature, exactly those that it can take; certificates by
+    In an :class:`UncertainPipeline` the rows after this step are these means. Their noise is the linear part of the
+    errors (a factor of mean slopes) plus the remaining errors, as independent standard deviations. Intervals
+    (``X_lower``, ``X_upper``) and other sets become the exact interval of values of each feature. For certificates, use
     ``make_uncertain_pipeline(ExpectedFeatures("splines"), RobustLinearClassifier(IntervalBox()))``.
 
     Parameters
     ----------
     kind : {"both", "splines", "fourier"}, default="both"
     n_knots : int, default=12
-        Ramps of each column at most; columns with few values have fewer.
+        The largest number of ramps of each column; columns with few different values have fewer.
     n_components : int, default=300
         D, the number of waves.
     gamma : float or "scale", default="scale"
-        The bandwidth, for columns of deviation 1; "scale" is 1 / n_features.
+        The bandwidth, for standardised columns; "scale" is 1 / n_features.
     random_state : int, RandomState instance or None, default=None
         Seeds the frequencies.
 
     Attributes
     ----------
     mean_, scale_ : ndarray of shape (n_features,)
-        Of the columns, weighted.
+        The weighted means and standard deviations of the columns.
     knots_ : list of ndarray
-        Those of each column, in its units.
+        The knots of each column, in its units.
     frequencies_ : ndarray of shape (n_components, n_features)
-        For columns of deviation 1.
+        v, for standardised columns.
     phases_ : ndarray of shape (n_components,)
     gamma_ : float
     n_features_in_ : int
@@ -92,7 +93,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
     """
 
     averages_errors = True
-    """Errors of a row move its features, so that predictions are told of them."""
+    """Whether the errors of a row change its features, so that they are passed to predictions."""
     parameter_table = {
         "kind": Choice(*KINDS),
         "n_knots": Count(),
@@ -125,7 +126,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         y : None
             Not used.
         sample_weight : array-like of shape (n_samples,), default=None
-            Of the rows in means, deviations and quantiles.
+            The weights of the rows in means, standard deviations and quantiles.
         """
         check_columns(X, {"sample_weight": sample_weight})
         X = checked_rows(self, X, call=f"{NAME}.fit")
@@ -145,21 +146,21 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
             rng = check_random_state(self.random_state)
             self.gamma_ = 1.0 / X.shape[1] if isinstance(self.gamma, str) else float(self.gamma)
             shape = (int(self.n_components), X.shape[1])
-            # Bochner: exp(-gamma |d|^2) is the mean of cos(v'd) over v normal with variance 2 gamma
+            # Bochner: exp(-gamma |d|^2) is the mean of cos(v'd) over normal v with variance 2 gamma
             self.frequencies_ = np.sqrt(2 * self.gamma_) * rng.standard_normal(shape)
             self.phases_ = rng.uniform(0, 2 * np.pi, size=shape[0])
         return self
 
     @takes_metadata
     def transform(self, X: Any, **metadata: Unpack[NoiseByRow]) -> Array:
-        """Return the means of the features under each row's noise, those of the row itself where none is stated.
+        """Return the means of the features under the noise of each row, or the features themselves without noise.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         **metadata
-            Deviation of each entry, (n_samples, n_features); covariance of each row, (n_samples, n_features, n_features); a
-            factor of it, (n_samples, n_features, r).
+            ``X_std``, the standard deviation of each entry, (n_samples, n_features); ``X_cov``, the covariance of each
+            row, (n_samples, n_features, n_features); or ``X_factor``, a factor of it, (n_samples, n_features, r).
 
         Returns
         -------
@@ -175,11 +176,11 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
 
     @takes_metadata
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None, **metadata: Unpack[NoiseByRow]) -> Array:
-        """Fit to the rows, and return what `transform` does."""
+        """Fit to the rows, and return their features as `transform` does."""
         return self.fit(X, y, sample_weight).transform(X, **metadata)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return names such as "radius from 1.2 to 3.4" of ramps, and "wave0" of waves."""
+        """Return names, such as "radius from 1.2 to 3.4" for a ramp and "wave0" for a wave."""
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         found: list[str] = []
@@ -191,7 +192,7 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
         return np.asarray(found, dtype=object)
 
     def uncertainty_effect(self, n_features: int) -> Averaged:
-        """Return what the features do to rows and their errors, for pipelines."""
+        """Return the effect of this step on rows and their errors, for pipelines."""
         check_is_fitted(self)
         parts = []
         if self.kind != "fourier":
@@ -210,24 +211,24 @@ class ExpectedFeatures(WholeFits, TransformerMixin, BaseEstimator):
 
 
 def quantile_knots(x: Array, weights: Array, n_knots: int, scale: float) -> Array:
-    """Return knots of a column, its ends among them, at weighted quantiles."""
+    """Return knots of a column at weighted quantiles, including its extremes."""
     seen = np.argsort(x, kind="stable")
     seen = seen[weights[seen] > 0]
     reached = np.cumsum(weights[seen])
-    # a share that rounding lifts past a sum of weights would move its knot by a row, and the last one beyond all rows
+    # lowered slightly: rounding above a sum of weights would move a knot by a row, and the last one beyond all rows
     places = np.searchsorted(reached, np.linspace(0.0, 1.0, n_knots + 1) * reached[-1] * (1 - ROUNDED))
     knots = np.unique(x[seen][places])
     return knots if len(knots) > 1 else np.array([knots[0] - scale, knots[0] + scale])
 
 
 def _texts(knots: Array) -> list[str]:
-    """Return knots in the fewest digits, 6 at least, that tell them apart."""
+    """Return knots as text, with the fewest digits (at least 6) that distinguish them."""
     texts = ([f"{knot:.{digits}g}" for knot in knots] for digits in range(6, 18))
     return next(found for found in texts if len(set(found)) == len(knots))
 
 
 def checked_rows(estimator: Any, X: Any, y: Any = "no_validation", *, call: str, **options: Any) -> Any:
-    """Return rows as floats, and labels where there are any, that lack nothing."""
+    """Return rows as floats, and labels if given. Raises ValueError if a row contains NaN."""
     found = validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite="allow-nan", **options)
     rows = found if isinstance(y, str) else found[0]
     if np.any(np.isnan(rows.data if sparse.issparse(rows) else rows)):

@@ -1,4 +1,4 @@
-"""What curved features make of sets of rows: slopes times errors, and a bound on the rest."""
+"""The sets of changes of curved features: slopes times errors, plus a bound on the remainder."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ from holdfast.uncertainty.images import Images
 from holdfast.uncertainty.minkowski import BoundSum
 
 BLOCK_ENTRIES = 1 << 20
-"""Numbers that are held at a time."""
+"""The number of entries in memory at a time."""
 FAINT = 1e-16
-"""Weights of rows in a sum, as a share of the largest, that add nothing but rounding."""
+"""Rows with a weight below this share of the largest add only rounding to a sum."""
 
 
 class FeatureSets(RowSets):
-    r"""Sets that hold all changes of features :math:`\phi(x_i + d) - \phi(x_i)`, d in the set :math:`D_i` of row i.
+    r"""Sets that contain all changes :math:`\phi(x_i + d) - \phi(x_i)` of features, with d in the set :math:`D_i`.
 
-    With the derivatives :math:`J_i` of the features at the row, or of some of them, a weight vector w is pushed by no more than
+    With the derivatives :math:`J_i` of the features (or of some of them) at the row, a score with weights w changes by
+    at most
 
     .. math:: t_i(w) = \max_{d \in D_i} (J_i^\top w)^\top d + \rho_i(w) + b_i |w|_2,
 
-    :math:`\rho_i` the support of a set that holds what these derivatives miss, :math:`b_i` the radius of a ball that holds
-    what is left, rounding at least. The classes of maps say which. Convex in w, and exact for small sets. With a ridge only:
-    how much of the sets reaches a target is not known.
+    where :math:`\rho_i` is the support of a set that contains the errors of the linearisation, and :math:`b_i` is the
+    radius of a ball that contains the remainder, at least rounding. Subclasses state both. The bound is convex in w,
+    and exact for small sets. It needs a ridge, as the share of the sets that reaches a target is not known.
 
     Parameters
     ----------
     inputs : RowSets
-        D, of the rows as they are.
+        D, the set of each row, in the units of the inputs.
     signs : ndarray of shape (n_samples,)
-        -1 for sets that are turned around.
+        -1 for mirrored sets.
     radii : ndarray of shape (n_samples,)
         b.
     smoothing : float, default=0.0
-        How much larger supports may be made to be smooth; their points are those of the sets themselves.
+        The amount by which supports may be enlarged to make them smooth; maximizers stay in the original sets.
     """
 
     is_symmetric = False
     n_inputs: int
     n_features: int
     follows: Array
-    """1 where derivatives are used, 0 elsewhere."""
+    """1 for features whose derivatives are used, 0 for others."""
 
     def __init__(self, inputs: RowSets, signs: Array, radii: Array, smoothing: float = 0.0):
         self.inputs, self.signs, self.radii, self.smoothing = inputs, signs, radii, smoothing
         self.is_smooth = smoothing > 0
-        # kinks of the inputs' supports get half of what SmoothedSet leaves, arcs and balls a quarter each; none may be left at
-        # w = 0, where the path of smoothings starts
+        # of the half that SmoothedSet leaves, kinks of the inputs' supports get half, arcs and balls a quarter each. No
+        # kink may remain at w = 0, where the path of smoothings starts
         self._moved = inputs.smoothed(0.25 * smoothing) if smoothing > 0 else inputs
         self._blunt = float(ratio(0.125 * smoothing, np.max(radii, initial=0.0)))
 
@@ -66,10 +67,10 @@ class FeatureSets(RowSets):
 
     @abstractmethod
     def _lifted(self, moves: Array) -> Array:
-        """Return J_i d_i for one d a row, shape (n_samples, n_features)."""
+        """Return J_i d_i for one d_i per row, shape (n_samples, n_features)."""
 
     def _rest(self, w: Array) -> tuple[Array, Array]:
-        """Return rho_i(f_i w), f being `signs`, and points that attain it, not yet turned, shape (n_samples, n_features)."""
+        """Return rho_i(f_i w), f being `signs`, and its maximizers before mirroring, shape (n_samples, n_features)."""
         return np.zeros(1), np.zeros((1, 1))
 
     def _rest_bends(self, w: Array, first: Array) -> Array:
@@ -86,26 +87,26 @@ class FeatureSets(RowSets):
 
     @abstractmethod
     def _along(self, axes: Array, rows: slice) -> Array:
-        """Return J_i a_j of some rows and all `axes`, shape (n_rows, n_axes, n_features)."""
+        """Return J_i a_j for some rows and all `axes` a, shape (n_rows, n_axes, n_features)."""
 
     @abstractmethod
     def _of(self, rows: Any, inputs: RowSets, signs: Array, smoothing: float) -> Self:
-        """Return the sets of some rows, around which errors are `inputs`."""
+        """Return the sets of some rows, whose input sets are `inputs`."""
 
     @remembered
     def _found(self, w: Array) -> tuple[Array, Array]:
-        """Return supports and their points."""
+        """Return the supports and the points that attain them."""
         slopes, (values, points), size = self._faced(w), self._rest(w), self._size(w)
         turned = self.signs[:, None] * (self._lifted(self._moved.maximizers_at(slopes)) + points)
         supports = self._moved.supports_at(slopes) + values + self.radii * size
         return supports, turned + np.outer(self.radii, ratio(w, size))
 
     def _size(self, w: Array) -> Array:
-        """Return |w|, without its kink at 0 where the sets are smoothed."""
+        """Return |w|, with its kink at 0 smoothed if the sets are smoothed."""
         return np.hypot(norm(w), self._blunt)
 
     def _faced(self, w: Array) -> Array:
-        """Return the slopes of sets as they face."""
+        """Return the slopes f_i J_i'w of the sets, mirrored by `signs`."""
         return self.signs[:, None] * self._slopes(w)
 
     @remembered
@@ -144,14 +145,15 @@ class FeatureSets(RowSets):
         return self._rest_product(w, first, v) + self._ball_bends(w, first, v) + self._lifted(across).T @ first
 
     def _ball_bends(self, w: Array, first: Array, v: Array) -> Array:
-        """Return the Hessian of sum_i first_i b_i |w| times a vector, or a symmetric matrix."""
+        """Return the Hessian of sum_i first_i b_i |w| times v, a vector or a symmetric matrix."""
         size = self._size(w)
         unit = ratio(w, size)
         return float(ratio(np.sum(first * self.radii), size)) * (v - np.multiply.outer(unit, unit @ v))
 
     def square_curvature(self, n_features: int, first: Array) -> Array:
         n, d = len(self.signs), self.n_inputs
-        # square curvatures of inputs are known of all rows together only: each row gets the share that its longest error has
+        # the inputs' square curvature is known for all rows together only: split it in proportion to squared longest
+        # errors
         squares = np.broadcast_to(np.square(self.inputs.stretch(np.eye(d))), n)
         if not (total := float(squares.sum())) > 0:
             return np.zeros((n_features, n_features))
@@ -176,21 +178,21 @@ class FeatureSets(RowSets):
 
     def take(self, rows: Any) -> Self:
         found = self._of(rows, self.inputs.take(rows), self.signs[rows], self.smoothing)
-        # smoothed as all rows are together, not as some of them would be
+        # keep the smoothing of all rows, which would differ for a part of them
         found._moved, found._blunt = self._moved.take(rows), self._blunt
         return found
 
 
 class FeatureSum(BoundSum):
-    """A sum of sets of features, with a ridge only: it would be a long search how much of it reaches a target."""
+    """A sum of sets of features. It needs a ridge, as the share of it that reaches a target would be hard to find."""
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         return np.full(np.shape(self.support(target)), np.inf)
 
 
 def _gram(rows: Array, weights: Array) -> Array:
-    """Return sum_i weights_i r_i r_i', of the rows that have a weight."""
-    # far out most curvatures of a loss are 0 or nearly, and such rows only cost
+    """Return sum_i weights_i r_i r_i' over the rows r_i with a weight that is not negligible."""
+    # most rows may be far out, where the curvature of the loss is (nearly) 0; dropping them saves time
     used = np.abs(weights) > FAINT * np.max(np.abs(weights), initial=0.0)
     rows, weights = (rows, weights) if np.all(used) else (rows[used], weights[used])
     return np.asarray(rows.T @ (weights[:, None] * rows))

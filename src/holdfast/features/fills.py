@@ -1,4 +1,4 @@
-"""What steps do to errors that fill in missing entries by what the others say, or missing categories by what is likely."""
+"""Effects of steps that fill in missing entries from known ones, or missing categories by probabilities."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from holdfast.features.rows import known_numbers, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 
 POSSIBLE = 1e-3
-"""Probability that a category has at least that may be the missing one."""
+"""The least probability of a category that may be the missing one."""
 
 
 def one_hot_groups(X: Array) -> list[NDArray[np.intp]]:
-    """Return groups of adjacent columns that are one-hot: 0 or 1, one of them 1, missing together.
+    """Return groups of adjacent one-hot columns: entries are 0 or 1, exactly one is 1, and all are missing together.
 
-    Columns of 0 and 1 are taken together from left to right, for as long as no known row has two of them.
+    Columns of 0 and 1 are grouped from left to right, as long as no known row has two ones.
     """
     missing = np.isnan(X)
     is_binary = np.all(missing | (X == 0) | (X == 1), axis=0) & ~np.all(missing, axis=0)
@@ -52,7 +52,7 @@ def one_hot_groups(X: Array) -> list[NDArray[np.intp]]:
 
 
 def likely(found: Array, open_: NDArray[np.bool_]) -> Array:
-    """Return probabilities of the categories that are open, from what a linear prediction gives them, by row."""
+    """Return, for each row, probabilities of the open categories from their linear predictions."""
     # a linear prediction may be below 0 or above 1
     p = np.where(open_, np.maximum(found, POSSIBLE), 0.0)
     total = p.sum(axis=1, keepdims=True)
@@ -61,20 +61,20 @@ def likely(found: Array, open_: NDArray[np.bool_]) -> Array:
 
 @dataclass(frozen=True)
 class ConditionalLaw:
-    """What a ConditionalImputer has learned, in the units of its rows.
+    """The conditional distribution that a ConditionalImputer has learned, in the units of its rows.
 
     Parameters
     ----------
     kept : ndarray of int
-        The columns of the rows that are kept.
+        The indices of the columns that are kept.
     moments : GaussianMoments
-        Of the kept columns that vary, each in units of its `scale`.
+        The moments of the kept columns that vary, each centred and divided by its `scale`.
     active : ndarray of int
-        These columns, by their place among the kept ones.
+        The indices of the columns that vary, among the kept ones.
     centre, scale : ndarray of shape (n_kept,)
-        What the kept columns are around, and their deviations; 0 for those that do not vary.
+        The centres and the standard deviations of the kept columns; `scale` is 0 for columns that do not vary.
     groups : sequence of ndarray of int
-        One-hot columns, by their places among the active ones.
+        Groups of one-hot columns, as indices among the active ones.
     """
 
     kept: NDArray[np.intp]
@@ -85,12 +85,12 @@ class ConditionalLaw:
     groups: Sequence[NDArray[np.intp]]
 
     def standardised(self, X: Array) -> Array:
-        """Return the active columns of rows, in units of the moments, with NaN for what is missing."""
+        """Return the active columns of rows, centred and divided by `scale`, with NaN for missing entries."""
         values = X[:, self.kept][:, self.active]
         return (values - self.centre[self.active]) / self.scale[self.active]
 
     def filled(self, X: Array) -> Array:
-        """Return the kept columns of rows, with means in the place of NaN."""
+        """Return the kept columns of rows, with NaN replaced by conditional means."""
         out = np.where(np.isnan(X[:, self.kept]), self.centre, X[:, self.kept])
         Z = self.standardised(X)
         missing = np.isnan(Z)
@@ -105,13 +105,13 @@ class ConditionalLaw:
         return out
 
     def open_categories(self, X: Array, group: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return which categories of a group may be the missing one: those that are NaN, unless another one is known."""
+        """Return which categories of a group may be the missing one: those with NaN, unless the category is known."""
         values = X[:, self.kept][:, self.active[group]]
         is_known = np.nansum(values, axis=1) > 0.5
         return np.isnan(values) & ~is_known[:, None]
 
     def factor(self, X: Array) -> Array:
-        """Return a factor of the covariance of what is filled in, in the units of the rows, (n_samples, n_kept, r)."""
+        """Return a factor of the covariance of the filled entries, in the units of the rows, (n_samples, n_kept, r)."""
         Z = self.standardised(X)
         missing, apart = np.isnan(Z), np.zeros(Z.shape[1], dtype=bool)
         for group in self.groups:
@@ -122,29 +122,29 @@ class ConditionalLaw:
             group = np.searchsorted(self.active, one.columns)
             own = one.noise(len(self.kept)).factor[:, one.columns]
             for k, column in enumerate(group):
-                some = np.flatnonzero(one.is_open[:, k])  # the column of the factor that would be this entry's is free
+                some = np.flatnonzero(one.is_open[:, k])  # the factor's column for this entry is not used yet
                 found[some[:, None], group[None], order[some, column][:, None]] = own[some][:, :, k]
         out = np.zeros((len(X), len(self.kept), found.shape[2]))
         out[:, self.active] = found
         return out
 
     def corners(self, X: Array) -> list[Corners]:
-        """Return the groups that are in doubt, by their columns among those that are kept."""
+        """Return the corners of the groups in doubt, with column indices among the kept columns."""
         filled = self.filled(X)
         made = [(self.active[group], self.open_categories(X, group)) for group in self.groups]
         return [Corners(columns, open_, filled[:, columns]) for columns, open_ in made if np.any(open_)]
 
     def answers(self, errors: Array, X: Array) -> Array:
-        """Return what errors of known entries do to those that are filled in, (n_samples, n_kept, r)."""
+        """Return the errors of filled entries due to errors of known ones, shape (n_samples, n_kept, r)."""
         missing, scale = np.isnan(self.standardised(X)), self.scale[self.active][:, None]
         out = np.zeros_like(errors)
         out[:, self.active] = self.moments.answers(errors[:, self.active] / scale, missing) * scale
         for group in self.groups:
-            out[:, self.active[group]] = 0.0  # probabilities are taken as they are
+            out[:, self.active[group]] = 0.0  # probabilities do not follow errors of other entries
         return out
 
     def reach(self, halves: Array, X: Array) -> Array:
-        """Return how far what is filled in moves, at most, when known entries move by up to `halves`, (n_samples, n_kept)."""
+        """Return the largest change of filled entries if known ones change by up to `halves`, (n_samples, n_kept)."""
         missing, scale = np.isnan(self.standardised(X)), self.scale[self.active]
         out = np.zeros_like(halves)
         out[:, self.active] = self.moments.reach(halves[:, self.active] / scale, missing) * scale
@@ -152,13 +152,13 @@ class ConditionalLaw:
 
 
 class ConditionalFill(Effect):
-    """A step that fills in missing entries by what the others say: that moves with these, and is uncertain by itself.
+    """A step that fills in missing entries from known ones; fills follow the known entries' errors, and add their own.
 
     Parameters
     ----------
     law : ConditionalLaw
     transform : callable
-        The step's.
+        The step's `transform`.
     coverage : float
         The probability with which a missing entry lies in its interval.
     """
@@ -175,7 +175,7 @@ class ConditionalFill(Effect):
         X = rows()
         if np.any(np.isnan(dense(numbers_of(X))[:, self.law.kept])):
             return self
-        # complete rows pass as they are
+        # complete rows only lose columns
         none = np.zeros(len(self.law.kept))
         map = AffineMap.computed(X.shape[1], Select(self.law.kept, X.shape[1]))
         return Imputed(map, self.transform, none, none, none, self._groups)
@@ -210,10 +210,10 @@ class ConditionalFill(Effect):
     def linearised(self, X: Any, noise: RowNoise) -> RowNoise:
         values, kept = dense(numbers_of(X)), self.law.kept
         missing = np.isnan(values[:, kept])
-        # an entry that is missing was not measured, whatever is stated of it
+        # a missing entry has no error of measurement, whatever is stated for it
         noise = noise.columns(kept).times(1.0 * ~missing)
         if np.any(noise.std[np.any(missing, axis=1)]):
-            noise = noise.by_causes  # errors of known entries reach those that are filled in from them
+            noise = noise.by_causes  # errors of known entries also affect the entries filled in from them
         if np.any(noise.factor):
             noise = RowNoise(noise.std, noise.factor + self.law.answers(noise.factor, values))
         return noise.plus(RowNoise.mixed(self.law.factor(values)))
@@ -223,18 +223,18 @@ class ConditionalFill(Effect):
 
 
 class DoubtfulCategories(Effect):
-    """A step that makes one-hot columns of categories, some of which are missing or unknown.
+    """A step that encodes categories as one-hot columns, if some categories are missing or unknown.
 
     Parameters
     ----------
     n_features : int
-        How many columns of categories there are.
+        The number of columns with categories.
     groups : sequence of ndarray of int
-        The one-hot columns of each.
+        The one-hot columns of each column.
     transform : callable
-        The step's: a category in doubt becomes the shares of the categories, or zeros.
+        The step's `transform`. It encodes a category in doubt by the shares of the categories, or by zeros.
     leaves_open : bool, default=False
-        Whether a category in doubt becomes NaN instead, to be filled in by another step.
+        Whether a category in doubt becomes NaN instead, for another step to fill in.
     """
 
     map: AffineMap
@@ -271,7 +271,7 @@ class DoubtfulCategories(Effect):
         made = []
         for group in self.groups:
             given = found[:, group]
-            # one category is no doubt, and neither are columns that are to be filled in
+            # not in doubt: a single category, or columns left open for another step
             rows = ~np.any(given == 1, axis=1) & ~np.any(np.isnan(given), axis=1)
             if np.any(rows):
                 is_open = rows[:, None] & ((given > 0) | ~np.any(given, axis=1, keepdims=True))
@@ -294,7 +294,7 @@ class DoubtfulCategories(Effect):
 
 
 def unknown_categories(categories: list[NDArray[Any]], X: Any) -> NDArray[np.bool_]:
-    """Return which entries of rows are none of the categories of their column."""
+    """Return which entries of rows are not among the categories of their column."""
     plain = OneHotEncoder(categories=[list(one) for one in categories], handle_unknown="ignore", dtype=np.float64)
     encoded = sparse.csc_array(plain.fit_transform(X))
     ends = np.cumsum([0, *(len(one) for one in categories)])
@@ -302,16 +302,16 @@ def unknown_categories(categories: list[NDArray[Any]], X: Any) -> NDArray[np.boo
 
 
 class UnknownCategories(DoubtfulCategories):
-    """A OneHotEncoder that takes categories it does not know for others: for rare ones, or for the one that it dropped.
+    """A OneHotEncoder that encodes unknown categories like others: like rare ones, or like the dropped one.
 
     Parameters
     ----------
     n_features, groups, transform
         As for :class:`DoubtfulCategories`.
     unknown : callable
-        Returns which categories of rows are unknown, (n_samples, n_features).
+        Returns which categories of rows are unknown, shape (n_samples, n_features).
     is_dropped : sequence of bool
-        Whether a category of a column has no one-hot column of its own.
+        Whether some category of each column has no one-hot column.
     """
 
     def __init__(
@@ -338,12 +338,12 @@ class UnknownCategories(DoubtfulCategories):
 
 
 class KnownCategories(Exact):
-    """An encoder that gives one number to all categories it does not know: no category of training is there, so it is refused.
+    """An encoder that gives all unknown categories one number, which no training category has; so they are refused.
 
     Parameters
     ----------
     n_features, transform
-        As for :class:`DoubtfulCategories`; there are as many outputs.
+        As for :class:`DoubtfulCategories`; there are as many outputs as inputs.
     unknown : callable
         Returns which categories of rows are unknown, (n_samples, n_features).
     """
@@ -355,9 +355,9 @@ class KnownCategories(Exact):
     def _refuse_unknown(self, X: Any) -> None:
         if np.any(rows := np.any(self.unknown(X), axis=1)):
             raise ValueError(
-                f"a category of row {int(rows.argmax())} was never seen in training, and OrdinalEncoder puts a number there "
-                "that no category has. What it may be instead is not asked then: use CategoryEncoder(unknown='missing'), or "
-                "leave such rows out."
+                f"a category of row {int(rows.argmax())} was never seen in training, and OrdinalEncoder encodes "
+                "it by a number that no category has, so its possible values are not known. Use "
+                "CategoryEncoder(unknown='missing'), or leave such rows out."
             )
 
     def affine_form(self, X: Any) -> AffineForm:

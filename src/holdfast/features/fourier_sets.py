@@ -1,4 +1,4 @@
-"""What random Fourier features make of sets: radii for all rows alike, and arcs around each row."""
+"""Sets of random Fourier features of uncertain rows: balls with radii common to all rows, or arcs around each row."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast._core.row_sets import RowSets
 from holdfast.features.feature_sets import FeatureSets
 
 TANGENT_LIMIT = 1.5
-"""The largest change of an angle up to which the tangent is the better start for an arc."""
+"""Up to this change of an angle, an arc is bounded better by its tangent."""
 ROUNDED = 4 * float(np.finfo(np.float64).eps)
-"""Roundings of a term of an angle, of the row and of the moved row."""
+"""Relative rounding error of a term of an angle, for the row and the moved row together."""
 
 
 def angles(inputs: RowSets, frequencies: Array) -> Array:
-    r"""Return the largest :math:`|\omega_j^\top d|` over each row's set, shape (n_samples or 1, n_frequencies)."""
+    r"""Return the largest :math:`|\omega_j^\top d|` over the set of each row, shape (n_samples or 1, n_frequencies)."""
     found = [
         inputs.support(v) if inputs.is_symmetric else np.maximum(inputs.support(v), inputs.support(-v))
         for v in frequencies
@@ -30,9 +30,10 @@ def angles(inputs: RowSets, frequencies: Array) -> Array:
 
 
 def rounding(X: Array, frequencies: Array, reach: Array) -> Array:
-    r"""Return how far, in l2, computed features are off from those of exact numbers, shape (n_samples,).
+    r"""Return a bound on the l2 norm of the rounding error of the features, shape (n_samples,).
 
-    Angles of rows far from 0 keep few digits: :math:`n \epsilon |\omega_j|^\top |x|`. Rows without errors are themselves.
+    The angles of rows far from 0 are inaccurate, by :math:`n \epsilon |\omega_j|^\top |x|`. Rows without uncertainty
+    get 0.
     """
     k, n = frequencies.shape
     each = ROUNDED * (n + 1) * (1 + np.abs(X) @ np.abs(frequencies).T + reach)
@@ -40,19 +41,19 @@ def rounding(X: Array, frequencies: Array, reach: Array) -> Array:
 
 
 def chord(t: Array) -> Array:
-    r"""Return :math:`2 - 2 \cos t = 4 \sin^2(t/2)`, the square of the chord of an arc of up to pi, without cancellation."""
+    r"""Return :math:`2 - 2 \cos t = 4 \sin^2(t/2)`, the squared chord of an arc t <= pi, without cancellation."""
     return 4 * np.square(np.sin(0.5 * np.minimum(t, np.pi)))
 
 
 def filled(t: Array, total: Array) -> Array:
-    r"""Return squares :math:`v_j = \min(t_j^2, c)` that add up to `total`, or all of :math:`t_j^2` where these do not reach it.
+    r"""Return :math:`v_j = \min(t_j^2, c)`, with c such that they add up to `total`, or inf if that is not possible.
 
-    Of all squares below :math:`t_j^2` with that sum they have the largest sum of a concave function: water-filling.
-    t has shape (n, k), `total` (n,).
+    Water-filling: among all :math:`v_j \le t_j^2` with this sum, they maximise the sum of any concave function of
+    :math:`v_j`. t has shape (n, k), and `total` (n,).
     """
     squares = np.sort(np.square(t), axis=1)
     k = squares.shape[1]
-    # with the j smallest at their bounds, the others share the rest
+    # if the j smallest are at their bounds, the remainder is split equally among the others
     before = np.cumsum(squares, axis=1) - squares
     levels = (total[:, None] - before) / (k - np.arange(k))
     is_below = levels <= squares
@@ -62,12 +63,12 @@ def filled(t: Array, total: Array) -> Array:
 
 
 def _lengths(t: Array) -> Array:
-    """Return the lengths of chords, which point anywhere: an entry is as large at most, and two add up to root 2 times that."""
+    """Return the lengths of chords, which bound each entry of a pair; both add up to at most sqrt(2) times that."""
     return np.sqrt(chord(t))
 
 
 Radius = Callable[[Array, Array], Array]
-"""From t, shape (n, k), and a bound on the sum of squares of all angles, shape (n,), to radii before they are scaled."""
+"""Maps t, shape (n, k), and a bound on the sum of all squared angles, shape (n,), to radii before scaling."""
 
 RADII: dict[tuple[str, float], Radius] = {
     ("published", 2): lambda t, M: np.sqrt(2 * np.sum(np.minimum(2, 0.5 * t**2), axis=1)),
@@ -78,19 +79,19 @@ RADII: dict[tuple[str, float], Radius] = {
     ("water", 1): lambda t, M: np.sqrt(2) * np.sum(_lengths(np.sqrt(filled(t, M))), axis=1),
     ("water", 2): lambda t, M: np.sqrt(np.sum(chord(np.sqrt(filled(t, M))), axis=1)),
 }
-r"""Radii of changes of :math:`(\cos, \sin)` pairs in a norm of all of them, by bound and norm."""
+r"""Functions for the radius of the changes of all :math:`(\cos, \sin)` pairs, by the kind of bound and the norm."""
 
 
 class _Arcs(NamedTuple):
-    """The worst of every arc of every row, each entry of shape (n_samples, k)."""
+    """The worst point of each arc of each row; all arrays have shape (n_samples, k)."""
 
     value: Array
-    """Its support."""
+    """The support of the arc."""
     radial: Array
-    """The point that attains it, along the radius and along the tangent."""
+    """The components of the point that attains the support, along the radius and the tangent."""
     tangential: Array
     h: Array
-    """Its Hessian is h (a, b)(a, b)' plus `bend` for the tangent's direction."""
+    """The Hessian of the support is h (a, b)(a, b)', plus `bend` in the direction of the tangent."""
     a: Array
     b: Array
     bend: Array
@@ -99,24 +100,25 @@ class _Arcs(NamedTuple):
 class ArcSets(FeatureSets):
     r"""Changes of pairs :math:`c\,(\cos \omega_j^\top x, \sin \omega_j^\top x)` around each row.
 
-    Turned by the row's own angles, a pair moves along :math:`c\,(\cos\theta - 1, \sin\theta)`, :math:`|\theta| \le t_{ij}`.
-    Where :math:`t_{ij}` is at most `straight`, :math:`o_{ij} = 1`, the tangent :math:`\theta = \omega_j^\top d` is followed
-    exactly by all pairs together and the rest by each alone; elsewhere, o = 0, each arc is taken by itself:
+    Rotated by the row's own angles, a pair moves along :math:`c\,(\cos\theta - 1, \sin\theta)`,
+    :math:`|\theta| \le t_{ij}`. If :math:`t_{ij}` is at most `straight` (:math:`o_{ij} = 1`), the tangents
+    :math:`\theta = \omega_j^\top d` of all pairs share one d, and only the remainder is bounded for each pair alone.
+    Otherwise (:math:`o_{ij} = 0`) the whole arc is bounded for each pair alone:
 
     .. math:: t_i(w) = \max_{d \in D_i} \Big(c \sum_j o_{ij} v_{2} \omega_j\Big)^\top d
               + c \sum_j \max_{|\theta| \le t_{ij}} v_1 (\cos\theta - 1) + v_2 (\sin\theta - o_{ij} \theta),
 
-    v being the pair of w turned back by the angle.
+    where v is the pair of w rotated back by the angle.
 
     Parameters
     ----------
     inputs, signs, radii
-        As for :class:`FeatureSets`; the balls are for rounding.
+        As for :class:`FeatureSets`; the balls cover rounding only.
     cosines, sines : ndarray of shape (n_samples, k)
-        Of the angles of the rows.
+        The cosines and sines of the angles of the rows.
     frequencies : ndarray of shape (k, n_inputs)
     reach : ndarray of shape (n_samples or 1, k)
-        t.
+        t, the largest changes of the angles.
     straight : float
     """
 
@@ -138,7 +140,7 @@ class ArcSets(FeatureSets):
         self.n_features = 2 * len(frequencies)
         self.scale = 1 / np.sqrt(len(frequencies))
         self.follows = (reach <= straight).astype(np.float64)
-        # of an arc of that length: how far it falls below its tangent, and back along it
+        # for an arc of length t: 1 - cos t, its fall along the radius, and t - sin t, its lag behind the tangent
         self.dip, self.missed = 0.5 * chord(reach), np.where(reach <= straight, reach - np.sin(reach), 0.0)
 
     def _of(self, rows: Any, inputs: RowSets, signs: Array, smoothing: float) -> Self:
@@ -147,12 +149,12 @@ class ArcSets(FeatureSets):
         return type(self)(inputs, signs, *own, self.frequencies, reach, self.straight, smoothing)
 
     def _turned(self, w: Array) -> tuple[Array, Array]:
-        """Return the pairs of w turned back by each row's angles: along the radius and along the tangent."""
+        """Return the pairs of w rotated back by each row's angles: the components along the radius and the tangent."""
         first, second = np.split(w, 2)
         return self.cosines * first + self.sines * second, self.cosines * second - self.sines * first
 
     def _back(self, radial: Array, tangential: Array) -> Array:
-        """Return pairs of each row, given by radius and tangent, as features."""
+        """Return the features of pairs given by their components along the radius and the tangent, for each row."""
         pairs = radial * self.cosines - tangential * self.sines, radial * self.sines + tangential * self.cosines
         return self.scale * np.concatenate(pairs, axis=-1)
 
@@ -164,7 +166,7 @@ class ArcSets(FeatureSets):
 
     @remembered
     def _arcs(self, w: Array) -> _Arcs:
-        """Return the worst of every arc, smoothed so that a row's add up to 0.4 of `smoothing` more at most."""
+        """Return the worst point of each arc, smoothed such that all arcs of a row add at most 0.4 of `smoothing`."""
         radial, tangential = (self.signs[:, None] * part for part in self._turned(w))
         smoothing, follows = 0.25 * self.smoothing / (self.scale * len(self.frequencies)), self.follows > 0
         if np.all(follows):
@@ -177,9 +179,9 @@ class ArcSets(FeatureSets):
         return _Arcs(*(np.where(follows, one, other) for one, other in both))
 
     def _triangles(self, radial: Array, tangential: Array, smoothing: float) -> _Arcs:
-        """Return the worst of 0 and both ends, where the tangent is followed: in their triangle the rest of the arc lies."""
-        # (theta - sin theta) / (1 - cos theta) rises up to pi, so the curve beside the tangent stays in the triangle of 0 and
-        # its ends; their maximum is 0 or `height`, smoothed as (h + sqrt(h^2 + s^2)) / 2
+        """Return the worst of 0 and the two ends of the arc less its tangent; their triangle contains that curve."""
+        # (theta - sin theta) / (1 - cos theta) rises up to pi, so the arc less its tangent stays in the triangle of 0
+        # and the two ends. The maximum is 0 or `height`, smoothed as (h + sqrt(h^2 + s^2)) / 2
         side = np.hypot(tangential, smoothing)
         height = side * self.missed - radial * self.dip
         root = np.hypot(height, 2 * smoothing)
@@ -195,10 +197,10 @@ class ArcSets(FeatureSets):
         )
 
     def _whole_arcs(self, radial: Array, tangential: Array, smoothing: float) -> _Arcs:
-        """Return the worst of arcs that are taken by themselves."""
+        """Return the worst points of the arcs that are bounded as a whole."""
         side, end = np.hypot(tangential, smoothing), np.minimum(self.reach, np.pi)
-        # |v| cos(theta - angle of v) is largest at the angle of v, or at the end of the arc next to it; the sign of the
-        # tangential part only mirrors the arc
+        # |v| cos(theta - angle of v) is largest at the angle of v, or at the end of the arc nearest to it; the sign of
+        # the tangential part only mirrors the arc
         theta = np.minimum(np.arctan2(side, radial), end)
         is_inside = (theta < end) & (theta > 0)
         sine, cosine, turn = np.sin(theta), np.cos(theta), ratio(tangential, side)
@@ -214,7 +216,7 @@ class ArcSets(FeatureSets):
         )
 
     def least(self, w: Array, thresholds: Sequence[float]) -> Array:
-        """Return the least support of sets with each of these for `straight`, which are no larger than its own."""
+        """Return the least support over several values of `straight`, none larger than `self.straight`."""
         radial, tangential = (self.signs[:, None] * part for part in self._turned(w))
         followed, alone = (arcs(radial, tangential, 0.0).value for arcs in (self._triangles, self._whole_arcs))
         found = []
@@ -230,7 +232,7 @@ class ArcSets(FeatureSets):
         return self.scale * arcs.value.sum(axis=1), self._back(arcs.radial, arcs.tangential)
 
     def _arc_bends(self, w: Array, first: Array) -> tuple[Array, Array, Array]:
-        """Return sum_i first_i times the Hessians of the arcs, the entries of 2 x 2 blocks, one for each pair."""
+        """Return sum_i first_i times the Hessians of the arcs, as three entries of a symmetric 2 x 2 block per pair."""
         arcs, f = self._arcs(w), self.scale * np.broadcast_to(first, len(self.signs))[:, None]
         C, S = self.cosines, self.sines
         one, other = arcs.a * C - arcs.b * S, arcs.a * S + arcs.b * C
@@ -252,7 +254,7 @@ class ArcSets(FeatureSets):
 
     @cached_property
     def _tangents(self) -> Array:
-        """What features gain while their angles do, where these are followed, shape (n_samples, n_features)."""
+        """The derivatives of the features by their angles, 0 where o = 0, shape (n_samples, n_features)."""
         return self.scale * np.hstack([-self.follows * self.sines, self.follows * self.cosines])
 
     def _along(self, axes: Array, rows: slice) -> Array:

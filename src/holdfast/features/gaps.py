@@ -1,4 +1,4 @@
-"""Which columns are those of one category that may be missing: steps that change them hide that from imputers behind."""
+"""Track one-hot columns of missing categories through steps, as a step that changes them hides them from an imputer."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ HIDDEN = (
 
 
 class OneHot(NamedTuple):
-    """One-hot columns of a category, all NaN where it is missing."""
+    """One-hot columns of a category, all NaN if it is missing."""
 
     columns: NDArray[np.intp]
     source: int
-    """The column that held the category, of the rows before all steps; -1 where that is not known."""
+    """The column of the category in the rows before all steps; -1 if unknown."""
     is_changed: bool = False
-    """Whether they may be something else than 0, 1 or NaN by now, or not all there."""
+    """Whether the columns may have values other than 0, 1 and NaN by now, or some are gone."""
 
 
 class Gaps(NamedTuple):
-    """What is known of columns between steps."""
+    """The origins and the one-hot groups of the columns between steps."""
 
     sources: NDArray[np.intp]
-    """The column, before all steps, that each of them is a multiple of; -1 where that is not known."""
+    """For each column, the column before all steps that it is a multiple of; -1 if unknown."""
     one_hot: tuple[OneHot, ...] = ()
 
     @classmethod
     def start(cls, n_features: int) -> Self:
-        """Return what is known before all steps."""
+        """Return the gaps before all steps."""
         return cls(np.arange(n_features))
 
     def encoded(self, groups: Sequence[NDArray[np.intp]], n_out: int) -> Gaps:
-        """Return the same after each column became one-hot columns `groups`, which are left open."""
+        """Return the gaps after each column is encoded by one-hot columns `groups`, NaN for missing categories."""
         made = [OneHot(group, int(source)) for group, source in zip(groups, self.sources, strict=False)]
         return Gaps(np.full(n_out, -1), tuple(made))
 
     def through(self, map: AffineMap | None, n_out: int) -> Gaps:
-        """Return the same after a map, None for one that is not known."""
+        """Return the gaps after a map with `n_out` outputs; None stands for an unknown map."""
         if map is None or not sparse.issparse(map.matrix):
             every = np.arange(n_out)
             return Gaps(np.full(n_out, -1), tuple(one._replace(columns=every, is_changed=True) for one in self.one_hot))
@@ -59,14 +59,14 @@ class Gaps(NamedTuple):
         return Gaps(sources, tuple(one for one in moved if len(one.columns)))
 
     def at(self, chosen: NDArray[np.intp]) -> Gaps:
-        """Return the same of some of the columns."""
+        """Return the gaps of the `chosen` columns."""
         return (
             self.through(AffineMap.selection(chosen, len(self.sources)), len(chosen)) if len(chosen) else Gaps(chosen)
         )
 
     @classmethod
     def beside(cls, parts: Sequence[Gaps]) -> Gaps:
-        """Return the same of all columns of several parts, side by side."""
+        """Return the gaps of the columns of several parts, side by side."""
         starts = np.cumsum([0, *(len(part.sources) for part in parts)])
         made = [
             one._replace(columns=one.columns + start)
@@ -76,16 +76,19 @@ class Gaps(NamedTuple):
         return cls(np.concatenate([np.zeros(0, dtype=np.intp), *(part.sources for part in parts)]), tuple(made))
 
     def filled(self, map: AffineMap, groups: Sequence[NDArray[np.intp]]) -> Gaps:
-        """Return the same after missing entries were filled in, categories in the outputs `groups`; raise for others."""
+        """Return the gaps after missing entries are filled in, categories in the output columns `groups`.
+
+        Raises ValueError if the columns of a missing category are not one of the groups.
+        """
         after = self.through(map, map.shape[0])
         known = {tuple(np.sort(group)) for group in groups}
-        # a single category is known, whatever is filled in
+        # a column with a single category needs no group: whatever is filled in, the category is known
         if any(one.is_changed or (len(one.columns) > 1 and tuple(one.columns) not in known) for one in after.one_hot):
             raise ValueError(HIDDEN)
         return after._replace(one_hot=())
 
     def are_doubled(self, X: Any, given: Any) -> bool:
-        """Return whether an entry that rows `given` lack, before all steps, is missing in several places of the rows X."""
+        """Return whether an entry missing in `given`, the rows before all steps, is missing in several places of X."""
         missing, before = (np.isnan(dense(numbers_of(rows))) for rows in (X, given))
         seen: dict[int, NDArray[np.bool_]] = {}
         for one in self.one_hot:
@@ -101,7 +104,7 @@ class Gaps(NamedTuple):
 
 
 def _moved(one: OneHot, map: AffineMap) -> OneHot:
-    """Return one-hot columns after a map: which outputs they reach, and whether as they are."""
+    """Return the outputs of a map that depend on one-hot columns, and whether they have changed."""
     A = sparse.csr_array(map.matrix)
     A.eliminate_zeros()
     own = sparse.csr_array(A[:, one.columns])

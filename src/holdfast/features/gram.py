@@ -1,4 +1,4 @@
-"""Kernels, and rows in coordinates whose products are those of a kernel."""
+"""Kernels, and coordinates of rows whose scalar products are the kernel's values."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from sklearn.utils import gen_batches
 Array = NDArray[np.float64]
 
 DEPENDENT, INDEFINITE = 1e-12, 1e-8
-"""Shares of the largest diagonal entry: what is left of a row that depends on others, and what no kernel leaves negative."""
+"""Relative to the largest diagonal entry: the residual of a row that counts as dependent on others, and the least
+negative value that rounding cannot explain."""
 ASYMMETRIC = 1e-10
-"""Difference of k(x, z) and k(z, x), as a share of the largest entry, that is no rounding any more."""
+"""A larger difference of k(x, z) and k(z, x), relative to the largest entry, is not rounding."""
 
 ROUNDED_VARIANCE = 1e-15
-"""Variance, as a share of the square of the mean, that is rounding: all entries are the same."""
+"""A variance below this share of the squared mean is rounding: all entries are equal."""
 
 CANDIDATES = 3
-"""Rows a landmark among which these are chosen."""
+"""Landmarks are chosen among this many random rows per landmark."""
 BLOCK_ENTRIES = 1 << 22
-"""Values of a kernel that are held at a time."""
+"""The number of kernel values in memory at a time."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel k(x, z): one that scikit-learn knows by its name, or a function of two rows that returns a number.
+    """A kernel k(x, z): the name of one in scikit-learn, or a function of two rows that returns a number.
 
     Attributes
     ----------
@@ -42,9 +43,9 @@ class Kernel:
         As `metric` of :func:`sklearn.metrics.pairwise.pairwise_kernels`.
     gamma : float or None
     degree, coef0 : float
-        Of ``"poly"``, :math:`(\\gamma\\, x^\\top z + c_0)^{degree}`.
+        The degree and constant of ``"poly"``, :math:`(\\gamma\\, x^\\top z + c_0)^{degree}`.
     name : str
-        The call that errors quote.
+        The call that error messages quote.
     """
 
     kernel: str | Callable[[Array, Array], float]
@@ -54,8 +55,8 @@ class Kernel:
     name: str = "Kernel"
 
     def __call__(self, X: Any, Z: Any) -> Array:
-        """Return k(x, z) of all pairs of rows in float64, shape (rows of X, rows of Z)."""
-        # a copy, or scikit-learn would take a function's symmetry for granted
+        """Return k(x, z) for all pairs of rows, in float64, shape (rows of X, rows of Z)."""
+        # a copy of Z, as scikit-learn assumes that a function is symmetric if X and Z are one array
         X, Z = X.astype(np.float64, copy=False), Z.astype(np.float64, copy=callable(self.kernel))
         try:
             K = np.asarray(pairwise_kernels(X, Z, metric=self.kernel, filter_params=True, **self._options))
@@ -69,7 +70,7 @@ class Kernel:
         return K
 
     def diagonal(self, X: Any) -> Array:
-        """Return k(x, x) of each row."""
+        """Return k(x, x) for each row."""
         if self.kernel == "rbf":
             return np.ones(X.shape[0])
         return np.array([self(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(X.shape[0])])
@@ -83,9 +84,9 @@ class Kernel:
 
 
 def rbf_values(X: Array, Z: Array, gamma: float) -> Array:
-    r"""Return :math:`e^{-\gamma |x - z|^2}` of all pairs of rows, to all digits also for rows far from 0.
+    r"""Return :math:`e^{-\gamma |x - z|^2}` for all pairs of rows, accurate even for rows far from 0.
 
-    From the differences themselves; :math:`|x|^2 - 2 x^\top z + |z|^2` would lose the digits that tell neighbours apart.
+    It is computed from differences, as :math:`|x|^2 - 2 x^\top z + |z|^2` would cancel for close rows.
     """
     squares = cdist(X, Z, "sqeuclidean")
     squares *= -gamma
@@ -93,15 +94,15 @@ def rbf_values(X: Array, Z: Array, gamma: float) -> Array:
 
 
 def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:
-    """Return gamma as a number: "scale" is 1 / (n_features * variance of all entries by weight), "auto" 1 / n_features."""
+    """Return gamma as a number; "scale" is 1 / (n_features * weighted variance of entries), "auto" 1 / n_features."""
     if not isinstance(gamma, str):
         return float(gamma)
     d, shares = X.shape[1], weights / np.sum(weights)
     if gamma == "auto":
         return 1.0 / d
     mean = float(np.mean(X.T @ shares))
-    # from differences, as the mean of squares less the square of the mean cancels for entries that are nearly the same; in a
-    # sparse matrix all entries that are not stored have one difference, the mean
+    # from differences, as the mean of squares minus the squared mean cancels for nearly equal entries. All entries that
+    # a sparse matrix does not store differ from the mean by the mean itself
     if sparse.issparse(X):
         away = sparse.csr_array(X, dtype=np.float64, copy=True)
         away.sum_duplicates()
@@ -115,18 +116,19 @@ def bandwidth(gamma: float | str, X: Any, weights: Array) -> float:
 
 @dataclass(frozen=True)
 class PivotedCholesky:
-    r"""Rows in r coordinates whose products are those of a kernel, :math:`K = L L^\top`, and the way back.
+    r"""Coordinates of rows whose scalar products are the kernel's values, :math:`K = L L^\top`, by pivoted Cholesky.
 
-    Each pivot is the row of which the pivots before leave the most. A function :math:`f(x) = \theta^\top \ell(x)` of the
-    coordinates is :math:`\sum_p \beta_p k(x, x_p)`, a sum over the pivots alone, with :math:`\beta = L_P^{-\top} \theta`.
+    Each pivot is the row with the largest residual given the previous pivots. A function
+    :math:`f(x) = \theta^\top \ell(x)` of the coordinates is :math:`\sum_p \beta_p k(x, x_p)`, a sum over the pivots
+    alone, with :math:`\beta = L_P^{-\top} \theta`.
 
     Attributes
     ----------
     rows : ndarray of shape (n_samples, r)
-        L, by the rows as they were given. Its first columns are those of a factor of fewer pivots.
+        L, with rows in their original order. Its first columns are the factor with fewer pivots.
     pivots : ndarray of shape (r,)
     rest : ndarray of shape (n_samples,)
-        What L leaves of the diagonal of K, never negative.
+        The diagonal of :math:`K - L L^\top`, never negative.
     """
 
     rows: Array
@@ -135,11 +137,12 @@ class PivotedCholesky:
 
     @classmethod
     def of(cls, K: Array, *, tol: float = DEPENDENT, most: int | None = None, call: str = "kernel") -> PivotedCholesky:
-        """Return the factor of a Gram matrix, up to what is at most `tol` of its largest diagonal entry, or of `most` pivots.
+        """Return the factor of a Gram matrix, with at most `most` pivots.
 
-        `call` is what errors quote: K must be symmetric and positive semidefinite, but for rounding.
+        Pivots end once no residual exceeds `tol` times the largest diagonal entry. K must be symmetric and positive
+        semidefinite, up to rounding; error messages quote `call`.
         """
-        # one product with random signs shows an asymmetry, but for rare chance, and needs no transposed copy of K
+        # products with one vector of random signs almost surely reveal an asymmetry, without a transposed copy of K
         diagonal, size = np.diag(K), float(max(np.max(K, initial=0.0), -np.min(K, initial=0.0)))
         signs = np.where(np.random.default_rng(0).uniform(size=len(K)) < 0.5, -1.0, 1.0)
         image = K @ signs
@@ -154,25 +157,25 @@ class PivotedCholesky:
         rest = diagonal - np.einsum("ij,ij->i", rows, rows)
         _refuse_indefinite(float(np.min(rest, initial=0.0)), largest, call)
         if rank < len(K) and most is None:
-            # a positive matrix takes no vector farther than its trace does
+            # the residual matrix must be positive semidefinite, so its norm is at most its trace
             missed = float(np.linalg.norm(image - rows @ (rows.T @ signs)) / np.sqrt(len(K)))
             _refuse_indefinite(-max(missed - float(np.sum(np.maximum(rest, 0.0))), 0.0), largest or size, call)
         return cls(rows, order[:rank].astype(np.intp) - 1, np.maximum(rest, 0.0))
 
     @cached_property
     def triangle(self) -> Array:
-        """L of the pivots, lower triangular, shape (r, r)."""
+        """The rows of L at the pivots, a lower triangular matrix of shape (r, r)."""
         return self.rows[self.pivots]
 
     def weights(self, theta: Array) -> Array:
-        """Return the weights of the pivots that make the function with weights `theta` of the coordinates.
+        """Return the weights beta of the pivots for the function with weights `theta` of the coordinates.
 
         Shape (r,), or (r, n_functions) with one column each.
         """
         return np.asarray(solve_triangular(self.triangle, theta, lower=True, trans="T", check_finite=False))
 
     def coordinates(self, products: Array) -> Array:
-        """Return the coordinates of new rows from their k(x, x_p) with the pivots, shape (n_rows, r)."""
+        """Return the coordinates of new rows, shape (n_rows, r), from `products`, their k(x, x_p) with the pivots."""
         return np.asarray(solve_triangular(self.triangle, products.T, lower=True, check_finite=False).T)
 
 
@@ -186,17 +189,17 @@ def _refuse_indefinite(least: float, largest: float, call: str) -> None:
 
 @dataclass(frozen=True)
 class KernelSpace:
-    """The span of training rows in the space of a kernel, and where these rows are in it.
+    """The span of training rows in the feature space of a kernel, and their coordinates in it.
 
     Attributes
     ----------
     coordinates : ndarray of shape (n_samples, r)
-        Their products are those of the kernel; of Nystroem's approximation where there are landmarks.
+        Their scalar products are the values of the kernel, or of Nystroem's approximation if there are landmarks.
     factor : PivotedCholesky
-        From functions of the coordinates to weights of the rows `support`.
+        Converts functions of the coordinates to weights of the rows `support`.
     support : ndarray of shape (r,)
     gram : ndarray of shape (n_samples, n_samples) or None
-        The kernel itself; None where there are landmarks.
+        The kernel matrix; None if there are landmarks.
     """
 
     coordinates: Array
@@ -206,17 +209,18 @@ class KernelSpace:
 
     @classmethod
     def of_products(cls, K: Array, call: str) -> KernelSpace:
-        """Return the span of all rows, whose products are K."""
+        """Return the span of all rows, given their kernel matrix K."""
         factor = PivotedCholesky.of(K, call=call)
         return cls(factor.rows, factor, factor.pivots, K)
 
     @classmethod
     def of_landmarks(cls, kernel: Kernel, X: Any, among: NDArray[np.intp], n_landmarks: int, rng: Any) -> KernelSpace:
-        """Return Nystroem's approximation: all rows projected on the span of landmarks.
+        """Return Nystroem's approximation: all rows projected onto the span of landmarks.
 
-        These are the leading pivots of a random part of the rows `among`; fewer than asked for where that part spans no more.
+        The landmarks are the leading pivots of a random subset of the rows `among`. There are fewer than `n_landmarks`
+        if the subset has a smaller span.
         """
-        # sorted, so that the pivots depend on which rows were chosen and not on their order
+        # sorted, so that the pivots do not depend on the order in which rows were drawn
         some = np.sort(rng.choice(among, size=min(len(among), CANDIDATES * n_landmarks), replace=False))
         part = PivotedCholesky.of(kernel(X[some], X[some]), most=n_landmarks, call=str(kernel))
         support, r = some[part.pivots], len(part.pivots)

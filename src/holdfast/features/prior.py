@@ -1,4 +1,4 @@
-"""What rows are likely to be, given noisy values of them and what rows are like: a Gaussian prior."""
+"""A Gaussian prior of rows, and the posterior of rows measured with noise."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from holdfast._core.row_forms import Array
 from holdfast.features.row_noise import RowNoise
 
 RANK = 20
-"""Directions in which a prior knows how columns go together, at most."""
+"""The largest number of factors that model correlations between columns."""
 LEAST = 1e-6
-"""Variance of its own that a column has at least, of that of the column."""
+"""The least unique variance of a column, as a share of the column's variance."""
 BLOCK_ENTRIES = 1 << 22
-"""Entries of matrices by row that are formed at a time."""
+"""The number of entries of matrices by row formed at a time."""
 
 
 class _Solved(NamedTuple):
-    """The posterior of some rows in units of their columns: x = x' - F z - (1 - kept) (x' - m - L a - F z)."""
+    """The posterior of some standardised rows, measured as x': x = x' - F z - (1 - kept) (x' - m - L a - F z)."""
 
     factor: Array
-    """F, what common causes do."""
+    """F, the effects of common causes of errors."""
     causes: Array
     """[L, F]."""
     weighted: Array
-    """The same over the variances beside them."""
+    """[L, F] divided by the variances that remain besides these causes."""
     kept: Array
-    """What is kept of a value that the common causes do not explain."""
+    """The share kept of the part of a value that the causes do not explain."""
     covariance: Array
-    """That of the common causes, given the row."""
+    """The covariance of the causes, given the row."""
 
 
 @dataclass(frozen=True)
 class GaussianPrior:
-    r"""Rows :math:`N(m, D(LL^\top + \mathrm{diag}(\psi))D)`: few directions in which columns go together, and the rest of each.
+    r"""Rows distributed as :math:`N(m, D(LL^\top + \mathrm{diag}(\psi))D)`: a factor model.
 
-    The covariance of the training rows, shrunk towards uncorrelated columns as far as Ledoit and Wolf advise.
+    It is fitted to the covariance of the training rows, shrunk towards uncorrelated columns by the share of Ledoit and
+    Wolf.
 
     Parameters
     ----------
     mean, scale : ndarray of shape (n_features,)
-        m, and D, the deviations.
+        m, and D, the standard deviations.
     loadings : ndarray of shape (n_features, r)
         L.
     unique : ndarray of shape (n_features,)
@@ -57,11 +58,11 @@ class GaussianPrior:
 
     @classmethod
     def of(cls, X: Array, weights: Array, mean: Array, scale: Array) -> GaussianPrior:
-        """Return the prior of rows with these weights, which count as numbers of rows."""
+        """Return the prior of rows with these weights; a weight counts as a number of rows."""
         Z, total = (X - mean) / scale, float(weights.sum())
         cov = (Z * weights[:, None]).T @ Z / total
-        # Ledoit & Wolf (2004): the share is the mean squared error of the sample covariance over its squared distance from
-        # the multiple of I that it is shrunk to
+        # Ledoit & Wolf (2004): the share is the mean squared error of the sample covariance divided by its squared
+        # distance from the multiple of I it is shrunk to
         size = np.trace(cov) / len(cov)
         off = np.sum(np.square(cov - size * np.eye(len(cov))))
         error = (weights @ np.square(np.square(Z).sum(axis=1)) / total - np.sum(np.square(cov))) / total
@@ -69,18 +70,19 @@ class GaussianPrior:
         cov = (1 - share) * cov + share * size * np.eye(len(cov))
         extents, basis = np.linalg.eigh(cov)
         rank = min(RANK, len(cov) - 1)
-        # the likeliest model of few directions and one variance besides (Tipping & Bishop): the mean of the other eigenvalues
-        # is the variance, and what leading ones have more is the loadings; each column then keeps its own variance
+        # probabilistic PCA (Tipping & Bishop): the likeliest variance is the mean of the other eigenvalues, and the
+        # excess of the leading ones gives the loadings. Then unique variances are set so that each column keeps its
+        # variance
         rest = extents[: len(cov) - rank].mean()
         loadings = basis[:, len(cov) - rank :] * np.sqrt(np.maximum(extents[len(cov) - rank :] - rest, 0.0))
         unique = np.maximum(np.diag(cov) - np.square(loadings).sum(axis=1), LEAST)
         return cls(mean, scale, loadings, unique)
 
     def posterior(self, lots: Sequence[Array], noise: RowNoise) -> tuple[list[Array], RowNoise]:
-        """Return means of rows that are measured with `noise` as in each of these lots, and what stays unknown of them.
+        """Return the posterior means of rows measured with `noise`, for each array in `lots`, and the posterior noise.
 
-        Exact rows stay what they are. Of independent errors deviations alone are returned; of errors with common causes the
-        covariance too, as they may leave some differences of features known exactly.
+        Exact rows stay unchanged. For independent errors only standard deviations are returned. For errors with common
+        causes the covariance is returned too, as such errors may leave some differences of features known exactly.
         """
         means, std = [np.empty_like(X) for X in lots], np.empty_like(lots[0])
         rank, is_common = self.loadings.shape[1], noise.factor.shape[2] > 0
@@ -91,11 +93,11 @@ class GaussianPrior:
                 away = ((X[rows] - self.mean) / self.scale)[:, :, None]
                 found = some.covariance @ (some.weighted.transpose(0, 2, 1) @ away)
                 left = (away - some.causes @ found)[:, :, 0]
-                # as a correction of the measured row, so that entries without noise, where both terms are 0, keep all their
-                # digits
+                # written as a correction of the measured row, so that entries without noise, where the correction is 0,
+                # stay exact
                 mean[rows] = X[rows] - self.scale * ((some.factor @ found[:, rank:])[:, :, 0] + lost * left)
-            # given the common causes a column is m + L a + kept (x' - m - L a - F z) with the variance kept s^2: these are
-            # its slopes in a and z
+            # given the causes, a column is m + L a + kept (x' - m - L a - F z) with variance kept s^2; `pull` has its
+            # slopes in a and z
             pull = np.concatenate([(1 - kept) * self.loadings, -kept * some.factor], axis=2)
             own = some.kept * np.square(noise.std[rows] / self.scale)
             if is_common:
@@ -106,7 +108,7 @@ class GaussianPrior:
         return means, RowNoise(std, np.concatenate(factors) if factors else None)
 
     def followed(self, noise: RowNoise) -> RowNoise:
-        """Return the noise of the posterior's means when rows are measured again with `noise`."""
+        """Return the noise of the posterior means if the rows are measured again with `noise`."""
         moves = noise.causes / self.scale[:, None]
         out, rank = np.empty_like(moves), self.loadings.shape[1]
         for rows, some in self._solved(noise):
@@ -127,8 +129,7 @@ class GaussianPrior:
             causes = np.concatenate([loadings, factor], axis=2)
             variances = self.unique + np.square(noise.std[rows] / self.scale)
             weighted = causes / variances[:, :, None]
-            # Woodbury: given the row, the causes have the precision I + C' V^-1 C, a small matrix whose eigenvalues are at
-            # least 1
+            # Woodbury: given the row, the causes have the precision I + C' V^-1 C, a small matrix with eigenvalues >= 1
             precision = np.eye(n_causes) + causes.transpose(0, 2, 1) @ weighted
             covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
             yield rows, _Solved(factor, causes, weighted, self.unique / variances, covariance)

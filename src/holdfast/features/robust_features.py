@@ -1,4 +1,4 @@
-"""What feature maps that push sets forward have in common."""
+"""The common base of feature maps that map sets of inputs to sets of features."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from holdfast.features.rows import checked_weights
 
 
 class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
-    """A feature map that knows how far errors of its inputs move its features."""
+    """A feature map with bounds on the changes of its features under errors of the inputs."""
 
     bounds: ClassVar[tuple[str, ...]]
-    """The names of the sets that `push` makes, the default first."""
+    """The kinds of sets that `push` can return, the default first."""
     common_bounds: ClassVar[tuple[str, ...]]
-    """Those of them that are one radius, the same for all rows whose errors are alike; the default of `radius` first."""
+    """The bounds that are a single radius, the same for all rows with equal errors; the default of `radius` first."""
 
     best_bounds: ClassVar[tuple[str, ...]]
-    """Those of `bounds` among which the best is to be found, by the study in ``benchmarks/feature_bounds.md``."""
+    """The bounds worth trying; one of them is the best in the study ``benchmarks/feature_bounds.md``."""
 
     @abstractmethod
     def _fit(self, X: Array, weights: Array) -> None:
@@ -43,11 +43,11 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def _push(self, X: Array, inputs: RowSets, bound: str) -> RowSets:
-        """Return sets that hold the changes of the features of checked rows while these move in `inputs`."""
+        """Return sets that contain the changes of the features of checked rows X for all errors in `inputs`."""
 
     @abstractmethod
     def _radius(self, X: Array, inputs: RowSets, bound: str, norm: float) -> Array:
-        """Return radii of balls in a norm that hold these changes, shape (n_samples,), or () where all are the same."""
+        """Return radii of balls in a norm that contain the changes, shape (n_samples,), or () if all are the same."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the map.
@@ -58,7 +58,7 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
         y : None
             Not used.
         sample_weight : array-like of shape (n_samples,), default=None
-            Of the rows in what ``gamma="scale"`` is; rows of weight 0 are not looked at.
+            The weights of the rows in ``gamma="scale"``; rows of weight 0 are not used at all.
         """
         call = f"{type(self).__name__}.fit"
         check_columns(X, {"sample_weight": sample_weight})
@@ -75,23 +75,24 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
         return self._features(self._rows(X, "transform"))
 
     def push(self, X: Any, uncertainty: UncertaintySet, *, bound: str | None = None, **metadata: Any) -> RowSets:
-        r"""Return sets that hold all changes :math:`\phi(x_i + d) - \phi(x_i)` of the features while d is in row i's set.
+        r"""Return sets that contain all changes :math:`\phi(x_i + d) - \phi(x_i)` of features, d in the set of row i.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         uncertainty : UncertaintySet
-            Of the rows, in the units of X: ``Ball(0.3)``, ``Box(0.1)``, ``Ellipsoid()``, ``IntervalBox()``, a sum of them.
+            The set of the rows, in the units of X: ``Ball(0.3)``, ``Box(0.1)``, ``Ellipsoid()``, ``IntervalBox()``, or
+            a sum.
         bound : str, default=None
-            The kind of set, one of `bounds`; None for the first of them.
+            The kind of set, one of `bounds`; None for the first one.
         **metadata : X_std, X_cov, X_factor, X_lower, X_upper or X_radius
-            What differs by row.
+            Uncertainty that differs by row.
 
         Returns
         -------
         RowSets
-            With ``support(w)``, how far each row's score w'phi can be pushed, and ``maximizer(w)``. They are what they are but
-            for the rounding of the features themselves.
+            ``support(w)`` is the largest change of each row's score w'phi, and ``maximizer(w)`` attains it. Rounding of
+            the features themselves comes on top.
         """
         X, inputs = self._bound(X, uncertainty, metadata, "push")
         chosen = self.bounds[0] if bound is None else bound
@@ -100,16 +101,16 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
     def radius(
         self, X: Any, uncertainty: UncertaintySet, *, bound: str | None = None, norm: Any = 2, **metadata: Any
     ) -> Array:
-        """Return the radius of a ball that holds the changes of each row's features, rounded up.
+        """Return, for each row, the radius of a ball that contains the changes of the features, rounded up.
 
         Parameters
         ----------
         X, uncertainty, **metadata
             As for `push`.
         bound : str, default=None
-            One of `common_bounds`; None for the first of them.
+            One of `common_bounds`; None for the first one.
         norm : {1, 2, "inf"}, default=2
-            Of the changes of the features. Not all bounds know all norms.
+            The norm of the changes of the features. Not every bound supports every norm.
 
         Returns
         -------
@@ -139,7 +140,7 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
         return X, worst_only(uncertainty, X, stated, call)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return names such as "robustnystroem0"."""
+        """Return feature names, such as "robustnystroem0"."""
         check_is_fitted(self)
         _check_feature_names_in(self, input_features)
         return np.asarray([f"{type(self).__name__.lower()}{k}" for k in range(self._n_features_out)], dtype=object)
@@ -147,11 +148,14 @@ class RobustFeatures(WholeFits, TransformerMixin, BaseEstimator):
     @property
     @abstractmethod
     def _n_features_out(self) -> int:
-        """How many features there are."""
+        """The number of features."""
 
 
 def worst_only(uncertainty: UncertaintySet, X: Array, metadata: Mapping[str, Any], call: str) -> RowSets:
-    """Return sets bound to rows, which must not be noise to average over, nor hold for linear scores alone."""
+    """Return the sets bound to rows.
+
+    Raises ValueError for a noise to average over, for sets without 0, and for sets that bound linear scores only.
+    """
     worst, cloud = uncertainty.split(X, metadata)
     if worst is None or cloud is not None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Random Fourier features that push sets forward."""
+"""Random Fourier features that map sets of inputs to sets of features."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from holdfast.uncertainty.row_scaled import RowScaledSets
 
 NAME = "RobustFourierFeatures"
 OUTWARD = 1 + 1e-12
-"""What radii are multiplied by, more than their own rounding."""
+"""Factor of radii, which exceeds their rounding errors."""
 
 SAMPLERS: dict[str, Callable[[np.random.RandomState, tuple[int, int], float], Array]] = {
     "rbf": lambda rng, shape, gamma: np.sqrt(2 * gamma) * rng.standard_normal(shape),
     "laplacian": lambda rng, shape, gamma: gamma * rng.standard_cauchy(shape),
     "cauchy": lambda rng, shape, gamma: rng.laplace(scale=gamma, size=shape),
 }
-"""How frequencies of kernels are drawn."""
+"""Functions that draw the frequencies of each kernel, from a random state, a shape and gamma."""
 
 
 class RobustFourierFeatures(RobustFeatures):
-    r"""Random Fourier features of a shift-invariant kernel that know how far errors of the inputs move them.
+    r"""Random Fourier features of a shift-invariant kernel, with bounds on their changes under errors of the inputs.
 
-    Pairs :math:`\sqrt{2/D}\,(\cos \omega_j^\top x, \sin \omega_j^\top x)`, j = 1, ..., D/2, all cosines first. Their products
-    are on average the kernel
+    Pairs :math:`\sqrt{2/D}\,(\cos \omega_j^\top x, \sin \omega_j^\top x)`, j = 1, ..., D/2, all cosines first. The
+    expectation of their scalar products is the kernel:
 
     ===============  ========================================================  =============================================
     ``"rbf"``        :math:`e^{-\gamma |x - z|_2^2}`                             :math:`\omega \sim N(0, 2 \gamma I)`
@@ -49,14 +49,14 @@ class RobustFourierFeatures(RobustFeatures):
     a function       of (random state, shape, gamma)                           the frequencies, an array of that shape
     ===============  ========================================================  =============================================
 
-    An error d turns pair j by :math:`\theta_j = \omega_j^\top d`, at most :math:`t_j`, its largest over the set. Sets for all
-    :math:`\phi(x + d) - \phi(x)`, by `push`:
+    An error d turns pair j by :math:`\theta_j = \omega_j^\top d`; let :math:`t_j` be the largest :math:`|\theta_j|`
+    over the set. `push` returns sets that contain all :math:`\phi(x + d) - \phi(x)`:
 
     ===============  =======================================================================================================
-    ``"tangent"``    around each row, exact for small sets: all pairs follow their tangents together where :math:`t_j \le 1.5`,
-                     what these miss is bounded for each pair; the other pairs each have their arc
-    ``"arc"``        around each row, each pair has its arc, whatever the others do
-    ``"water"``      one radius: the most that all chords :math:`4 \sin^2(\theta_j/2)` together can be, given each :math:`t_j`
+    ``"tangent"``    around each row, exact for small sets: where :math:`t_j \le 1.5`, the tangents of all pairs
+                     share one d, and the remainder is bounded for each pair; other pairs have their whole arc
+    ``"arc"``        around each row: the whole arc of each pair, independently of the others
+    ``"water"``      one radius: the largest sum of squared chords :math:`4 \sin^2(\theta_j/2)`, given each :math:`t_j`
                      and the largest :math:`\sum_j \theta_j^2`, found by water-filling
     ``"spectral"``   one radius, from :math:`\sum_j \theta_j^2` alone
     ``"tight"``      one radius, from the :math:`t_j` alone
@@ -64,19 +64,21 @@ class RobustFourierFeatures(RobustFeatures):
                      the whole sum)
     ===============  =======================================================================================================
 
-    No radius depends on the row. With n inputs the published one is loose by about :math:`\sqrt n` for small errors. Its l1 and
-    linf forms are not among those of `radius`: they hold for features that are turned back by each row's own angles.
+    The radii do not depend on the row. With n inputs, the published one is too large by about :math:`\sqrt n` for small
+    errors. Its l1 and linf forms are not available in `radius`, as they hold for features rotated back by the angles of
+    each row.
 
     Parameters
     ----------
     n_components : int, default=200
-        D, the number of features; for pairs an odd number is made even by one more.
+        D, the number of features; without `phases` an odd D is rounded up to an even number.
     kernel : {"rbf", "laplacian", "cauchy"} or callable, default="rbf"
     gamma : float or "scale", default="scale"
-        "scale" is 1 / (n_features * X.var()), of the kernel "rbf"; its root for the others, whose gamma is one over a length.
+        "scale" is 1 / (n_features * X.var()) for the kernel "rbf", and its square root for the others, whose gamma is
+        one over a length.
     phases : bool, default=False
-        Single features :math:`\sqrt{2/D} \cos(\omega_j^\top x + \nu_j)` with random phases instead, D frequencies. Errors move
-        them by up to :math:`\sqrt 2` as far as pairs, so pairs are to be preferred.
+        Single features :math:`\sqrt{2/D} \cos(\omega_j^\top x + \nu_j)` with D frequencies and random phases instead of
+        pairs. Errors change them by up to :math:`\sqrt 2` times as much, so prefer pairs.
     random_state : int, RandomState or None, default=None
 
     Attributes
@@ -163,8 +165,8 @@ class RobustFourierFeatures(RobustFeatures):
         return Images(arcs, self._of_pairs()) if self.phases else arcs
 
     def _of_pairs(self) -> AffineMap:
-        """Return the map from pairs to features with phases."""
-        # cos(a + v) = cos v cos a - sin v sin a, and pairs are scaled by sqrt(2 / 2D) where single features have sqrt(2 / D)
+        """Return the linear map from pairs to features with phases."""
+        # cos(a + v) = cos v cos a - sin v sin a; pairs are scaled by sqrt(2 / 2D), single features by sqrt(2 / D)
         both = [sparse.diags_array(np.cos(self.phases_)), sparse.diags_array(-np.sin(self.phases_))]
         return AffineMap(np.sqrt(2.0) * sparse.hstack(both))
 
@@ -176,13 +178,13 @@ class RobustFourierFeatures(RobustFeatures):
             )
         reach, total = angles(inputs, self.frequencies_), np.square(np.atleast_1d(inputs.stretch(self.frequencies_)))
         found = RADII[bound, norm](reach, total) / np.sqrt(len(self.frequencies_)) * OUTWARD
-        # in the l1 norm a change may be longer than in l2
+        # the l1 norm of a vector is at most sqrt(number of features) times its l2 norm
         rounded = rounding(X, self.frequencies_, reach) * (np.sqrt(self._n_features_out) if norm == 1 else 1.0)
         found = (found + (np.max(rounded) if inputs.is_common else rounded)) * (np.sqrt(2.0) if self.phases else 1.0)
         return np.asarray(found[0] if inputs.is_common else found)
 
     def uncertainty_effect(self, n_features: int) -> Effect:
-        """Return what the features do to rows and their errors, for pipelines: sets become intervals of each feature.
+        """Return the effect of this map on rows and their errors, for pipelines: sets become intervals of features.
 
         :class:`holdfast.estimators.RobustKernelClassifier` trains with the tighter sets of `push` instead.
         """

@@ -1,4 +1,4 @@
-"""Nystroem features of an RBF kernel that push sets forward."""
+"""Nystroem features of an RBF kernel that map sets of inputs to sets of features."""
 
 from __future__ import annotations
 
@@ -28,39 +28,40 @@ from holdfast.uncertainty.row_scaled import RowScaledSets
 
 NAME = "RobustNystroem"
 LARGEST_GRAM = 10_000
-"""Rows up to which all of them may be landmarks."""
+"""The largest number of rows for which all rows may be landmarks."""
 LEFT = 1e-9
-"""What landmarks leave of the square of another, from which on that one depends on them; less would cost digits."""
+"""A landmark with at most this squared residual given the others counts as dependent; keeping it costs accuracy."""
 LEADING = 0.25
-"""What pivots before leave of a landmark, from which on it is one that narrow features are made of."""
+"""A landmark is leading if its squared residual, given the previous pivots, is at least this."""
 
 
 class RobustNystroem(RobustFeatures):
-    r"""Nystroem features of the kernel :math:`e^{-\gamma |x - z|^2}` that know how far errors of the inputs move them.
+    r"""Nystroem features of the kernel :math:`e^{-\gamma |x - z|^2}`, with bounds on their changes under input errors.
 
-    :math:`\phi(x) = T^{-1} k(x)`, :math:`k_j(x) = e^{-\gamma |x - l_j|^2}`, T the Cholesky factor of the kernel between the
-    landmarks :math:`l_j`: the projection of the kernel's own feature of x on their span. Landmarks of whose squares others
-    leave less than 1e-9 are left out. With all rows as landmarks a linear model of the features is a kernel machine.
+    :math:`\phi(x) = T^{-1} k(x)`, :math:`k_j(x) = e^{-\gamma |x - l_j|^2}`, with T the Cholesky factor of the kernel
+    matrix of the landmarks :math:`l_j`. This is the projection of x, in the feature space of the kernel, onto the span
+    of the landmarks. Landmarks whose squared residual given the others is below 1e-9 are left out. With all rows as
+    landmarks, a linear model of the features is a kernel machine.
 
-    Sets for all :math:`\phi(x + d) - \phi(x)`, by `push`, with the l2 length g of the longest error:
+    `push` returns sets that contain all :math:`\phi(x + d) - \phi(x)`; g is the l2 length of the longest error:
 
     ===============  =======================================================================================================
     ``"tangent"``    around each row: derivatives times d, plus a ball of radius :math:`\sqrt{2 - 2e + r - 2re}`,
                      :math:`r = 2 \gamma g^2`, :math:`e = e^{-r/2}`; exact for small sets, the ball below where r > 0.5
-    ``"ball"``       one radius, :math:`\sqrt{2 - 2 e^{-\gamma g^2}}`: no set of radii is smaller where landmarks are many
-    ``"intervals"``  around each row: each :math:`k_j` takes any value between its least and its largest over the set; for
+    ``"ball"``       one radius, :math:`\sqrt{2 - 2 e^{-\gamma g^2}}`: with many landmarks no radius is smaller
+    ``"intervals"``  around each row: each :math:`k_j` takes any value between its extremes over the set; for
                      narrow kernels and few landmarks
-    ``"split"``      around each row: intervals for what the leading landmarks make, the ball for the rest
-    ``"landmarks"``  around each row: the l2 ball of changes of k that holds these intervals
-    ``"published"``  around each row: that of Couellan & Jan (2020), corrected: :math:`R^{-\top}` and not its transpose
+    ``"split"``      around each row: intervals for the features of the leading landmarks, the ball for the others
+    ``"landmarks"``  around each row: the l2 ball of changes of k that contains the intervals
+    ``"published"``  around each row: the ball of Couellan & Jan (2020), corrected: :math:`R^{-\top}`, not its transpose
     ===============  =======================================================================================================
 
-    Each allows for rounding through :math:`T^{-1}`, by a ball of about :math:`\epsilon m \|T^{-1}\|`.
+    Each set allows for rounding in :math:`T^{-1}`, by a ball of radius about :math:`\epsilon m \|T^{-1}\|`.
 
     Parameters
     ----------
     n_components : int or None, default=100
-        Landmarks, at most: the leading pivots of a random part of the rows. None for all rows.
+        The largest number of landmarks, which are the leading pivots of a random subset of the rows. None for all rows.
     gamma : float or "scale", default="scale"
         "scale" is 1 / (n_features * X.var()).
     random_state : int, RandomState or None, default=None
@@ -112,7 +113,7 @@ class RobustNystroem(RobustFeatures):
                 f"{NAME}(n_components=None).fit: the kernel of {len(rows)} rows with each other would take "
                 f"{8 * len(rows) ** 2:.2g} bytes. State how many landmarks to take, n_components=500 say."
             )
-        # in an order of their own, so that it does not matter which of the same rows, or whether one more, was chosen
+        # sorted and without duplicates, so that neither the order of rows nor copies of a row matter
         rows = np.unique(rows, axis=0)
         K = rbf_values(rows, rows, self.gamma_)
         factor = PivotedCholesky.of(K, tol=LEFT, most=most, call=f"{NAME}.fit")
@@ -156,14 +157,14 @@ class RobustNystroem(RobustFeatures):
         boxes = RowBoxes(0.5 * (below + above), 0.5 * (above - below))
         if bound == "intervals":
             return FeatureSum([image_of(boxes, map), rounded])
-        # T_jj^2 is what the pivots before leave of the square of landmark j
+        # T_jj^2 is the squared residual of landmark j given the previous pivots
         leads = (1 / np.diag(self.normalization_)) ** 2 >= LEADING
         ball = RowScaledSets(unit, np.broadcast_to(self._radius(X, inputs, bound, 2), n))
         rest = image_of(ball, AffineMap.diagonal(np.where(leads, 0.0, 1.0)))
         return FeatureSum([rest, image_of(boxes, AffineMap(leads[:, None] * self.normalization_)), rounded])
 
     def uncertainty_effect(self, n_features: int) -> Effect:
-        """Return what the features do to rows and their errors, for pipelines: sets become intervals of each feature.
+        """Return the effect of this map on rows and their errors, for pipelines: sets become intervals of features.
 
         :class:`holdfast.estimators.RobustKernelClassifier` trains with the tighter sets of `push` instead.
         """

@@ -1,4 +1,4 @@
-"""Errors of each row: independent ones by their standard deviations, and others by what causes them."""
+"""Errors of each row: independent ones, by their standard deviations, and correlated ones, by their common causes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from holdfast.uncertainty.affine_map import AffineMap
 
 @dataclass(frozen=True)
 class RowNoise:
-    r"""Errors :math:`s_i \circ u + F_i v` of row i, u and v independent and of covariance I.
+    r"""Errors :math:`s_i \circ u + F_i v` of row i, with u and v independent and of covariance I.
 
     Parameters
     ----------
     std : ndarray of shape (n_samples, n_features)
-        s, standard deviations of errors that are each feature's own.
+        s, the standard deviations of the independent errors of the features.
     factor : ndarray of shape (n_samples, n_features, r), default=None
-        F, what r common causes do; none by default.
+        F, the effects of r common causes; none by default.
     """
 
     std: Array
@@ -43,11 +43,11 @@ class RowNoise:
 
     @classmethod
     def stated(cls, X: Array, metadata: Mapping[str, Any]) -> RowNoise:
-        """Return the noise of rows X as X_std, X_cov or X_factor states it, checked: the same in whichever way it is stated."""
+        """Return the noise of rows X that X_std, X_cov or X_factor states; equal noise gives equal numbers."""
         found = GaussianNoise().at(X, metadata).as_metadata(*X.shape)
-        assert found is not None  # Gaussian noise of rows has deviations or factors
+        assert found is not None  # Gaussian noise of rows always has standard deviations or factors
         noise = cls.of(found)
-        # a diagonal covariance gives the same numbers as its deviations would, to the last digit
+        # so that a diagonal covariance gives exactly the same numbers as its standard deviations
         is_independent = np.all(np.count_nonzero(noise.factor, axis=1) <= 1)
         return cls(noise.deviations) if is_independent else noise
 
@@ -58,12 +58,12 @@ class RowNoise:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The noise as X_std, or as X_factor where there are common causes."""
+        """The noise as X_std, or as X_factor if there are common causes."""
         return {"X_factor": self.causes} if self.factor.shape[2] else {"X_std": self.std}
 
     @property
     def causes(self) -> Array:
-        """All errors as factors: the common causes first, then one cause for each feature that has errors of its own."""
+        """All errors as factors: the common causes first, then one cause for each feature with independent errors."""
         own = np.flatnonzero(np.any(self.std > 0, axis=0))
         return np.concatenate([self.factor, self.std[:, :, None] * np.eye(self.std.shape[1])[:, own]], axis=2)
 
@@ -74,15 +74,15 @@ class RowNoise:
 
     @property
     def by_causes(self) -> RowNoise:
-        """The same noise, with a cause in the place of each feature's own error."""
+        """The same noise, with independent errors turned into causes."""
         return RowNoise(np.zeros_like(self.std), self.causes)
 
     def columns(self, chosen: NDArray[np.intp]) -> RowNoise:
-        """Return the noise of some features, by the same causes."""
+        """Return the noise of some features, with the same causes."""
         return RowNoise(self.std[:, chosen], self.factor[:, chosen])
 
     def times(self, slopes: Array | float) -> RowNoise:
-        """Return the noise with each entry multiplied by its slope, or by the same number."""
+        """Return the noise with each entry multiplied by its slope, or all by one number."""
         return RowNoise(np.abs(slopes) * self.std, np.asarray(slopes)[..., None] * self.factor)
 
     def take(self, rows: NDArray[np.intp]) -> RowNoise:
@@ -90,13 +90,13 @@ class RowNoise:
         return RowNoise(self.std[rows], self.factor[rows])
 
     def drawn(self, rng: np.random.Generator) -> Array:
-        """Return a draw of each row's errors, Gaussian, (n_samples, n_features)."""
+        """Return a Gaussian draw of the errors of each row, shape (n_samples, n_features)."""
         own = self.std * rng.standard_normal(self.std.shape)
         common = rng.standard_normal((len(self.std), self.factor.shape[2], 1))
         return np.asarray(own + (self.factor @ common)[:, :, 0])
 
     def through(self, map: AffineMap) -> RowNoise:
-        """Return the noise of the images of rows."""
+        """Return the noise of the rows after an affine map."""
         if map.is_monomial:
             kept = self.factor[:, map.sources] * map.scales[:, None]
             return RowNoise(map.columns(self.std, np.abs(map.scales)), kept)
@@ -104,7 +104,7 @@ class RowNoise:
 
     @classmethod
     def mixed(cls, factor: Array) -> RowNoise:
-        """Return noise that has common causes alone."""
+        """Return noise with common causes only."""
         return cls(np.zeros(factor.shape[:2]), factor)
 
     def plus(self, other: RowNoise) -> RowNoise:
@@ -113,7 +113,7 @@ class RowNoise:
 
 
 def side_by_side(noises: Sequence[RowNoise], *, common: int) -> RowNoise:
-    """Return the noise of several groups of features: their first `common` causes are the same ones, those beyond their own."""
+    """Return the noise of several groups of features, which share their first `common` causes and no others."""
     own = [noise.factor.shape[2] - common for noise in noises]
     if min(own, default=0) < 0:
         raise ValueError(
@@ -125,7 +125,7 @@ def side_by_side(noises: Sequence[RowNoise], *, common: int) -> RowNoise:
         n_samples, n_features, _ = noise.factor.shape
         before, after = sum(own[:number]), sum(own[number + 1 :])
         none = [np.zeros((n_samples, n_features, count)) for count in (before, after)]
-        # own causes of other groups are 0 here, so that errors of two groups are correlated through the common causes alone
+        # the other groups' own causes have no effect here, so groups are correlated through the common causes only
         parts.append(
             np.concatenate([noise.factor[:, :, :common], none[0], noise.factor[:, :, common:], none[1]], axis=2)
         )

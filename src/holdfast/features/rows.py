@@ -1,4 +1,4 @@
-"""Rows and what is stated of them, as numbers."""
+"""Rows and their metadata, as numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BY_ENTRY = ("X_std", "X_lower", "X_upper")
 
 
 def numbers_of(X: Any) -> Any:
-    """Return rows as a float array or CSR array; what is no number, such as a category, counts as missing."""
+    """Return rows as a float array or CSR array; values that are not numbers, such as categories, become NaN."""
     if sparse.issparse(X):
         return sparse.csr_array(X, dtype=np.float64)
     if np.iscomplexobj(values := np.asarray(X)):
@@ -38,32 +38,32 @@ def numbers_of(X: Any) -> Any:
 
 
 def beside(tables: Sequence[Any]) -> Any:
-    """Return tables of the same rows as one, a CSR array where one of them is sparse."""
+    """Return several tables of the same rows as one, a CSR array if one of them is sparse."""
     is_sparse = any(sparse.issparse(table) for table in tables)
     return sparse.csr_array(sparse.hstack(tables)) if is_sparse else np.hstack(tables)
 
 
 def is_flat(X: Any) -> bool:
-    """Return whether X is one column, such as texts, not a table."""
+    """Return whether X is a single column, such as a list of texts, not a table."""
     if hasattr(X, "shape"):
         return len(X.shape) == 1
     return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | bytes | Mapping)
 
 
 def n_columns(X: Any) -> int:
-    """Return how many columns a table has; texts are one."""
+    """Return the number of columns of a table; a list of texts has one."""
     if is_flat(X):
         return 1
     return int(X.shape[1] if len(getattr(X, "shape", ())) == 2 else numbers_of(X).shape[1])
 
 
 def is_numeric(X: Any) -> bool:
-    """Return whether rows hold nothing but numbers, missing ones included."""
+    """Return whether all columns hold numbers, some possibly missing."""
     return not np.any(others_than_numbers(X))
 
 
 def others_than_numbers(X: Any) -> NDArray[np.bool_]:
-    """Return which columns of a table hold something else than numbers, missing ones included."""
+    """Return which columns of a table hold values that are neither numbers nor missing."""
     if sparse.issparse(X):
         return np.zeros(X.shape[1], dtype=bool)
     if hasattr(X, "columns"):
@@ -81,13 +81,13 @@ def _holds_numbers(values: NDArray[Any]) -> bool:
 
 
 def coarsest_dtype(X: Any) -> np.dtype[Any]:
-    """Return the coarsest type of floats in the columns of a frame, float64 for what is no frame."""
+    """Return the coarsest float type among the columns of a frame; float64 if X is not a frame."""
     dtypes = [np.asarray(X[name]).dtype for name in X.columns] if hasattr(X, "columns") else []
     return np.dtype(coarsest(dtypes).dtype)
 
 
 def _column(values: NDArray[Any]) -> Array:
-    """Return a column of numbers; a text that looks like one is none, as "007" is not 7."""
+    """Return a column as numbers. Texts are never numbers, as "007" is not 7."""
     if not _holds_numbers(values):
         return np.full(len(values), np.nan)
     try:
@@ -100,7 +100,7 @@ def _column(values: NDArray[Any]) -> Array:
 
 
 def known_numbers(X: Any) -> Any:
-    """Return rows as numbers, 0 where they are missing; those in single precision stay in it, as intervals allow for that."""
+    """Return rows as numbers, 0 if missing. Single precision is kept, as intervals allow for its rounding."""
     found = numbers_of(X)
     known = found if sparse.issparse(found) or not has_nan(found) else np.where(np.isnan(found), 0.0, found)
     dtype = X.dtype if sparse.issparse(X) else np.asarray(X).dtype
@@ -108,14 +108,14 @@ def known_numbers(X: Any) -> Any:
 
 
 def in_form_of(X: Any, values: Array) -> Any:
-    """Return an array as a frame like X, or as it is where X is none."""
+    """Return an array as a frame like X, or unchanged if X is not a frame."""
     if hasattr(X, "iloc"):
         return type(X)(values, columns=X.columns, index=X.index if len(X) == len(values) else None)
     return type(X)(values, schema=list(X.columns)) if hasattr(X, "columns") else values
 
 
 def with_numbers(X: Any, values: Array) -> Any:
-    """Return rows like X with `values` in the place of its numbers: an array where it has nothing else."""
+    """Return rows like X with its numbers replaced by `values`; an array if X has only numbers."""
     if sparse.issparse(X) or not has_nan(given := numbers_of(X)):
         return values
     missing = np.isnan(given)
@@ -128,9 +128,9 @@ def with_numbers(X: Any, values: Array) -> Any:
 
 
 def as_given(X: Any, values: Array, which: Any = None) -> Any:
-    """Return numbers of rows `which` of X, all by default, as a model takes them.
+    """Return `values`, numbers for the rows `which` of X (default: all), in the form a model takes.
 
-    In a frame with the same columns where X is one; what is missing there, or no number, is as given.
+    This is a frame with the same columns if X is one. Missing entries and values that are not numbers are those of X.
     """
     if sparse.issparse(X):
         return values
@@ -142,10 +142,10 @@ def as_given(X: Any, values: Array, which: Any = None) -> Any:
 
 
 def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str, model: Any = None) -> dict[str, Any]:
-    """Return what is stated of the rows X, matched by name to its columns, or to those of fit, where both have names.
+    """Return the metadata of the rows X, with columns matched by name to those of X, or of fit, if both have names.
 
-    What is missing of a missing entry's errors (NaN) becomes 0, and so do both ends of its interval; deviations and
-    covariances that are stated of it stay.
+    For a missing entry, errors stated as NaN become 0, as do both ends of its interval; standard deviations and
+    covariances with a value are kept.
     """
     n_samples = _num_samples(X)
     stated = {name: value for name, value in metadata.items() if value is not None}
@@ -180,16 +180,16 @@ def checked_metadata(X: Any, metadata: Mapping[str, Any], call: str, model: Any 
 
 
 def _of_measured(value: Array, name: str, missing: NDArray[np.bool_]) -> Array:
-    """Return covariances or factors with 0 for what is not stated of entries that are missing."""
+    """Return covariances or factors with NaN replaced by 0 at missing entries."""
     about = missing[:, :, None] if name == "X_factor" else missing[:, :, None] | missing[:, None, :]
     if np.ndim(value) != 3 or any(own not in (1, given) for own, given in zip(about.shape, value.shape, strict=True)):
-        return value  # of a wrong shape, which is refused later
+        return value  # the shape is wrong, which raises an error later
     value = np.asarray(value, dtype=np.float64)
     return np.where(about & np.isnan(value), 0.0, value)
 
 
 def _refuse_intervals_of_missing(missing: NDArray[np.bool_], stated: Mapping[str, Array], call: str) -> None:
-    """Raise where an interval is stated of an entry that is missing, which imputers do not know of."""
+    """Raise ValueError if an interval is stated for a missing entry, as imputers would ignore it."""
     if not {"X_lower", "X_upper"} <= set(stated):
         return
     lower, upper = stated["X_lower"], stated["X_upper"]
@@ -203,7 +203,7 @@ def _refuse_intervals_of_missing(missing: NDArray[np.bool_], stated: Mapping[str
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Return the shape of an array, () where it is none."""
+    """Return the shape of an array, () if the value is not an array."""
     try:
         return np.shape(value)
     except ValueError:  # lists of several lengths
@@ -211,7 +211,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _aligned(X: Any, value: Any, name: str, call: str, model: Any) -> Any:
-    """Return what a frame states in the order of the columns of X, whose rows it has."""
+    """Return one metadata value as numbers, with the columns of a frame in the order of the columns of X."""
     check_index(X, value, name)
     ours, _ = known_columns(X, model)
     if name in BY_ENTRY and not sparse.issparse(value):
@@ -234,7 +234,7 @@ def _aligned(X: Any, value: Any, name: str, call: str, model: Any) -> Any:
 
 
 def _refuse_other_categories(X: Any, value: Any, name: str, call: str) -> None:
-    """Raise where something else is stated of a category than that it is what it is."""
+    """Raise ValueError if metadata state an error, or another value, for a category."""
     for j in np.flatnonzero(others_than_numbers(X)):
         column = column_name(X, j)
         if hasattr(value, "columns"):
@@ -258,14 +258,14 @@ def _refuse_other_categories(X: Any, value: Any, name: str, call: str) -> None:
 
 
 def check_params(X: Any, params: Mapping[str, Any]) -> None:
-    """Raise if what steps are told of each row, such as step__sample_weight, has other labels than the rows of X."""
+    """Raise if a parameter by row, such as step__sample_weight, has an index other than that of X."""
     for name, value in params.items():
         if hasattr(value, "iloc") and len(value) == _num_samples(X):
             check_index(X, value, name)
 
 
 def checked_weights(sample_weight: Any, X: Any, call: str) -> Array:
-    """Return sample_weight as numbers >= 0, 1 each for None."""
+    """Return sample_weight as numbers >= 0, all 1 if None."""
     if sample_weight is None:
         return np.ones(_num_samples(X))
     try:

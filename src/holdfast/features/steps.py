@@ -1,4 +1,4 @@
-"""One registry of what steps do to rows and sets: scikit-learn's transformers, and those that users teach."""
+"""The registry of the effects of steps: scikit-learn's transformers, and steps that users teach."""
 
 from __future__ import annotations
 
@@ -47,46 +47,46 @@ from holdfast.features.rows import in_form_of, is_numeric, numbers_of
 from holdfast.uncertainty.affine_map import AffineMap
 
 MONOTONE = (np.log, np.log1p, np.log2, np.log10, np.exp, np.expm1, np.sqrt, np.cbrt, np.arcsinh, np.arctan, np.tanh)
-"""Functions of a FunctionTransformer that are known to rise."""
+"""Functions of a FunctionTransformer that are known to be increasing."""
 TRIES = 1e-9
-"""What a step may differ from what is said of it, as a share of its values."""
+"""Relative tolerance when a user's claim about a step is tried on rows."""
 TRIED = 1000
-"""How many rows it is tried at, at most."""
+"""The largest number of rows on which a claim is tried."""
 TAUGHT: list[type] = []
-"""Classes of steps that users taught."""
+"""Classes of steps that users have taught."""
 
 
 class UnknownStepError(ValueError):
-    """A step of which it is not known what it does to errors."""
+    """Raised if the effect of a step on errors is not known."""
 
 
 class TextStepError(UnknownStepError):
-    """A step whose input is no table of numbers and categories."""
+    """Raised for a step whose input is not a table of numbers and categories."""
 
 
 class StepContext(NamedTuple):
-    """Where a step is, and what is said of it."""
+    """The place of a step in a pipeline, and the user's claims about steps."""
 
     n_features: int
-    """How many features it takes."""
+    """The number of features that the step takes."""
     stated: Mapping[str, str]
-    """What a user says of steps, "linear" or "monotone", by their names."""
+    """The user's claims, "linear" or "monotone", by the names of steps."""
     path: str
-    """The name of the step, ``outer__inner`` where it is nested."""
+    """The name of the step, ``outer__inner`` if it is nested."""
     rows: Callable[[], Any]
-    """Returns rows as the step takes them, at which claims are tried."""
+    """Returns rows as the step takes them, on which claims are tried."""
     fills_are_exact: bool = False
-    """Whether what an imputer fills in without saying how uncertain it is counts as exact."""
+    """Whether entries filled in by an imputer that states no uncertainty count as exact."""
 
     def inside(self, name: str, n_features: int, rows: Callable[[], Any]) -> StepContext:
-        """Return the place of a step inside this one."""
+        """Return the context of a step inside this one."""
         return self._replace(n_features=n_features, path=f"{self.path}__{name}", rows=rows)
 
 
 def effect_of(step: Any, at: StepContext) -> Effect:
-    """Return what a fitted step does to rows and errors.
+    """Return the effect of a fitted step on rows and errors.
 
-    The first that there is of: what the step says itself, what a user says of it, what is known of its class.
+    The step's own ``uncertainty_effect`` comes first, then the user's claim, then the registry.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def effect_of(step: Any, at: StepContext) -> Effect:
 
 
 def _checked(effect: Any, step: Any, at: StepContext) -> Effect:
-    """Return an effect that was taught, if it is one and takes as many features as the step."""
+    """Return the effect. Raises if it is not an Effect, or takes a different number of features than the step."""
     if not isinstance(effect, Effect):
         raise TypeError(
             f"step {at.path!r}, {type(step).__name__}: its effect is {effect!r:.80}. Return an Effect, such as Affine(matrix)."
@@ -119,7 +119,7 @@ def _checked(effect: Any, step: Any, at: StepContext) -> Effect:
 def _known(step: Any, at: StepContext) -> Effect:
     raise UnknownStepError(
         f"step {at.path!r}, {type(step).__name__}: what it does to errors is not known. Say UncertainPipeline(effects="
-        f"{{{at.path!r}: 'linear'}}) or 'monotone' if it is, teach it by teach_step, or ask of the rows that it makes."
+        f"{{{at.path!r}: 'linear'}}) or 'monotone' if it is, teach it by teach_step, or ask about the rows it returns."
     )
 
 
@@ -127,16 +127,16 @@ def _known(step: Any, at: StepContext) -> Effect:
     kind=Instance(type, "give a class of steps"), effect=Having(("__call__",), "give a function (step, n_features)")
 )
 def teach_step(kind: type, effect: Callable[[Any, int], Effect]) -> None:
-    """Teach pipelines and certificates what a kind of step does to rows and their errors.
+    """Teach pipelines and certificates the effect of a kind of step on rows and their errors.
 
     Parameters
     ----------
     kind : type
-        The class of the step, and of those derived from it.
+        The class of the step; its subclasses are included.
     effect : callable
-        From the fitted step and its number of features to an :class:`Effect`: ``Affine(matrix, offset)``,
-        ``Monotone(function)``, ``Products(powers)``, or one of your own. A step may instead have a method
-        ``uncertainty_effect(n_features)``.
+        A function of the fitted step and its number of features that returns an :class:`Effect`:
+        ``Affine(matrix, offset)``, ``Monotone(function)``, ``Products(powers)``, or your own. Alternatively, give the
+        step a method ``uncertainty_effect(n_features)``.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def teach_step(kind: type, effect: Callable[[Any, int], Effect]) -> None:
 
 
 def may_add_errors(estimators: Iterable[Any]) -> bool:
-    """Return whether some steps, or those inside them, may give errors to rows that have none."""
+    """Return whether some steps, or steps inside them, may add errors to exact rows."""
     return any(
         getattr(one, "adds_errors", False) or hasattr(one, "uncertainty_effect") or isinstance(one, tuple(TAUGHT))
         for one in _all_inside(estimators)
@@ -167,12 +167,12 @@ def may_add_errors(estimators: Iterable[Any]) -> bool:
 
 
 def may_average(estimators: Iterable[Any]) -> bool:
-    """Return whether some steps, or those inside them, say that they average over errors of rows."""
+    """Return whether some steps, or steps inside them, average over the errors of rows."""
     return any(getattr(one, "averages_errors", False) for one in _all_inside(estimators))
 
 
 def may_lose_categories(estimators: Iterable[Any]) -> bool:
-    """Return whether some steps, or those inside them, make zeros of categories that they do not know."""
+    """Return whether some steps, or steps inside them, may encode unknown categories as zeros."""
     return any(isinstance(one, OneHotEncoder) and one.handle_unknown != "error" for one in _all_inside(estimators))
 
 
@@ -184,12 +184,12 @@ def _all_inside(estimators: Iterable[Any]) -> Iterator[Any]:
 
 def _as_linear(step: Any, at: StepContext) -> Effect:
     transform, rows = _tried(step, at)
-    # a linear step is known by what it makes of 0 and of unit vectors; the trial below finds those that are not
+    # the outputs at 0 and at the unit vectors determine a linear step; the trial below detects other steps
     zero = transform(np.zeros((1, at.n_features)))
     matrix = (transform(np.eye(at.n_features)) - zero).T
     rng = np.random.default_rng(0)
     pairs = rng.permuted(rows, axis=0)
-    # near 0, at the rows, and beyond them
+    # points near 0, at the rows, and beyond them
     points = np.vstack([rng.normal(size=(8, at.n_features)), rows, rows + 2 * (rows - pairs), pairs])
     size = np.abs(points) @ np.abs(matrix).T + np.abs(zero)
     if not np.all(np.abs(transform(points) - (points @ matrix.T + zero)) <= TRIES * (size + size.max(initial=0.0))):
@@ -199,7 +199,7 @@ def _as_linear(step: Any, at: StepContext) -> Effect:
 
 def _as_monotone(step: Any, at: StepContext) -> Effect:
     transform, rows = _tried(step, at)
-    # single features go where they go with any others
+    # each feature must be mapped in the same way with other values of the other features
     points = np.vstack([rows, np.random.default_rng(0).permuted(rows, axis=0)])
     if len(points) and not _is_monotone(points, transform(points)):
         raise ValueError(
@@ -210,11 +210,11 @@ def _as_monotone(step: Any, at: StepContext) -> Effect:
 
 
 CLAIMS = {"linear": _as_linear, "monotone": _as_monotone}
-"""What can be said of steps that are not known."""
+"""The claims that users can make about steps, and the functions that try them."""
 
 
 def _tried(step: Any, at: StepContext) -> tuple[Callable[[Array], Array], Array]:
-    """Return the step as a function of arrays, and the rows, without those that lack entries, to try it at."""
+    """Return the step as a function of arrays, and the complete rows to try it on."""
     X = at.rows()
     values = numbers_of(X)
     rows = dense(values[:: max(-(-values.shape[0] // TRIED), 1)])
@@ -227,7 +227,7 @@ def _tried(step: Any, at: StepContext) -> tuple[Callable[[Array], Array], Array]
 
 
 def _is_monotone(points: Array, found: Array) -> bool:
-    """Return whether each column of `found` rises or falls with that of `points`, and is the same where that is."""
+    """Return whether each column of `found` is a monotone function of the same column of `points`."""
     if found.shape != points.shape or not np.all(np.isfinite(found)):
         return False
     order, slack = np.argsort(points, axis=0), TRIES * np.max(np.abs(found), axis=0)
@@ -246,7 +246,7 @@ def _taught(*kinds: type) -> Callable[[Callable[..., Effect]], Callable[..., Eff
 
 
 def _of_kind(kind: type, effect: Callable[..., Effect], step: Any, at: StepContext) -> Effect:
-    """Return the effect of a kind of step, unless the step transforms in its own way."""
+    """Return the effect of a kind of step. Raises UnknownStepError if a subclass has a transform of its own."""
     home = next((one for one in type(step).__mro__ if "transform" in vars(one)), kind)
     if not issubclass(kind, home):
         raise UnknownStepError(
@@ -273,7 +273,7 @@ def _robust(step: Any, at: StepContext) -> Effect:
 
 
 def _centred(at: StepContext, center: Any, scale: Any) -> Effect:
-    """Return (x - center) / scale, either of which may be None."""
+    """Return the effect (x - center) / scale; `center` or `scale` may be None."""
     shift: list[Operation] = [] if center is None else [Shift(-center)]
     return Affine.computed(at.n_features, *shift, *([] if scale is None else [Divide(scale)]))
 
@@ -296,7 +296,7 @@ def _max_abs(step: Any, at: StepContext) -> Effect:
 def _pca(step: Any, at: StepContext) -> Effect:
     shift: list[Operation] = [] if step.mean_ is None else [Shift(-step.mean_)]
     scale = np.sqrt(step.explained_variance_)
-    # scikit-learn divides by no less
+    # scikit-learn divides by at least eps
     whiten = [Divide(np.maximum(scale, np.finfo(scale.dtype).eps))] if step.whiten else []
     return Affine.computed(at.n_features, *shift, Product(step.components_), *whiten)
 
@@ -354,7 +354,7 @@ def _monotone(step: Any, at: StepContext) -> Effect:
         return Monotone(step.transform)
 
     def transform(rows: Any) -> Any:
-        # scikit-learn raises outside of the domain, here there is no value
+        # scikit-learn raises an error outside the domain; NaN is returned there instead
         values = numbers_of(rows)
         return step.transform(in_form_of(rows, np.where(values > 0, values, np.nan)))
 
@@ -386,10 +386,10 @@ def _encoder(step: Any, at: StepContext) -> Effect:
         found: DoubtfulCategories = UnknownCategories(
             at.n_features, groups, step.transform, partial(unknown_categories, step.categories_), is_dropped
         )
-    else:  # all zeros is no category that training saw
+    else:  # without dropped or rare categories, all zeros is not the code of any training category
         found = DoubtfulCategories(at.n_features, groups, step.transform)
     has_texts = any(isinstance(one, str) for known in step.categories_ for one in known)
-    # numbers stand for any rows there, and are not looked up among texts
+    # numeric rows are placeholders if the categories are texts, so they are not looked up
     return found if has_texts and is_numeric(at.rows()) else found.at_rows(at.rows)
 
 
@@ -413,7 +413,7 @@ def _imputer(step: Any, at: StepContext) -> Effect:
             f"step {at.path!r}, {type(step).__name__}(missing_values={step.missing_values!r}): in rows with errors a missing "
             "entry is np.nan, since another number could be the value of a measured one. Put np.nan there before the pipeline."
         )
-    # a constant is kept as an object even where it is a number
+    # statistics may have the type object even if they are numbers
     if not hasattr(step, "spread_") and not all(isinstance(fill, Real) for fill in step.statistics_):  # categories
         return Exact(at.n_features, len(step.get_feature_names_out()), step.transform)
     kept = [j for j, fill in enumerate(step.statistics_) if step.keep_empty_features or fill == fill]
@@ -451,7 +451,7 @@ def _union(step: Any, at: StepContext) -> Effect:
 
 
 def _weighted(outer: Any, name: str, step: Any, at: StepContext) -> Effect:
-    """Return the effect of a step inside another, which may multiply what it gives."""
+    """Return the effect of a step inside another, which may multiply its outputs by a weight."""
     effect, weight = effect_of(step, at), (outer.transformer_weights or {}).get(name, 1.0)
     if weight == 1:
         return effect
@@ -473,7 +473,7 @@ def _columns(step: Any, at: StepContext) -> Effect:
 
 
 def after(transform: Callable[[Any], Any], rows: Callable[[], Any]) -> Callable[[], Any]:
-    """Return what gives transformed rows."""
+    """Return a function that returns the transformed rows."""
     return lambda: transform(rows())
 
 
@@ -482,7 +482,7 @@ def _same(X: Any) -> Any:
 
 
 def positions_of(columns: Any, names: list[str], n_features: int) -> NDArray[np.intp]:
-    """Return numbers of columns that are given by numbers, names, a slice or a mask."""
+    """Return the indices of columns given by indices, names, a slice or a mask."""
     if isinstance(columns, slice):
         ends = [names.index(end) if isinstance(end, str) else end for end in (columns.start, columns.stop)]
         # a slice of names includes its end

@@ -1,10 +1,11 @@
-"""Sets and noises: what may be wrong with the values of a row.
+"""Sets and noises: the possible errors in the values of a row.
 
-Each is stated in the units of the features, of all rows alike or row by row, and goes wherever an `uncertainty` or a `noise` is
-asked for: into classifiers, pipelines, certificates, attacks and robustness curves. Sets add up: ``Box(0.1) + Ball(0.5)``.
+A set or noise is stated in the units of the features, once for all rows or row by row. It goes wherever an
+`uncertainty` or a `noise` is asked for: into classifiers, pipelines, certificates, attacks and robustness curves. Sets
+add up: ``Box(0.1) + Ball(0.5)``.
 
-Besides them are the adversaries that delete features (`worst_deletions`, `random_deletions`, `deletions_survived`), what
-features are worth (`feature_values`), and the margin that corruption asks for (`corruption_margin`).
+There are also adversaries that delete features (`worst_deletions`, `random_deletions`, `deletions_survived`), values
+for the features (`feature_values`), and the margin that guards against corrupted features (`corruption_margin`).
 """
 
 from holdfast.uncertainty.ball import Ball

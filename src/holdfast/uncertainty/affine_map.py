@@ -1,4 +1,4 @@
-"""Affine maps of rows, and of values given by row."""
+"""Affine maps of rows, and of the errors stated for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast._core.row_forms import Array
 
 
 class AffineMap:
-    r"""The map :math:`x \mapsto A x + c` of rows, as it is computed: by operations, one after the other.
+    r"""The map :math:`x \mapsto A x + c` of rows, kept as the sequence of operations that computes it.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class AffineMap:
 
     @classmethod
     def computed(cls, n_features: int, *operations: Operation) -> AffineMap:
-        """Return the map of rows of `n_features` that is computed by these operations, one after the other."""
+        """Return the map of rows with `n_features` features that applies the operations in turn."""
         found = cls.__new__(cls)
         found.operations, found.n_features = operations, int(n_features)
         return found
@@ -58,17 +58,17 @@ class AffineMap:
 
     @classmethod
     def selection(cls, columns: Any, n_features: int) -> AffineMap:
-        """Return the map that keeps some features, of `n_features`, in the order of `columns`."""
+        """Return the map that keeps the features `columns`, in this order, out of `n_features`."""
         return cls.computed(n_features, Select(np.asarray(columns, dtype=np.intp), n_features))
 
     @classmethod
     def beside(cls, parts: Sequence[tuple[AffineMap, Any]], n_features: int) -> AffineMap:
-        """Return the map to the results, side by side, of several maps of some features each."""
+        """Return the map that concatenates the outputs of several maps, each applied to some of the features."""
         return cls.computed(n_features, Beside(tuple(parts), n_features))
 
     @cached_property
     def _pushed(self) -> tuple[Any, Array]:
-        # a sparse identity, so that scalers and selectors of many features stay diagonal or nearly
+        # the identity is sparse, so that the matrix of a scaler or selector of many features stays sparse
         A, c = sparse.eye_array(self.n_features, format="csr"), np.zeros(self.n_features)
         for operation in self.operations:
             A, c = operation.push(A, c)
@@ -88,13 +88,13 @@ class AffineMap:
     def shape(self) -> tuple[int, int]:
         """(n_out, n_in)."""
         n_out = self.n_features
-        for operation in self.operations:  # A itself may be large, and is not needed for that
+        for operation in self.operations:  # from the operations alone, as A itself may be large
             n_out = operation.width(n_out)
         return n_out, self.n_features
 
     @property
     def n_roundings(self) -> int:
-        """How often a term of an output, or of a score of the outputs, is rounded."""
+        """The number of roundings that each term of an output, or of a score of the outputs, goes through."""
         return sum(operation.n_roundings for operation in self.operations)
 
     def parameters(self) -> list[Any]:
@@ -106,11 +106,11 @@ class AffineMap:
         return AffineMap.computed(first.n_features, *first.operations, *self.operations)
 
     def __call__(self, rows: Array) -> Array:
-        """Return the images of rows."""
+        """Return the images A x + c of rows x."""
         return self.moved(rows) + self.offset
 
     def moved(self, errors: Array) -> Array:
-        """Return the images A d of errors d, the last axis of an array."""
+        """Return the images A d of errors d, which lie along the last axis."""
         return np.asarray((self.matrix @ errors.reshape(-1, errors.shape[-1]).T).T).reshape(*errors.shape[:-1], -1)
 
     def back(self, w: Array) -> Array:
@@ -126,12 +126,12 @@ class AffineMap:
 
     @cached_property
     def sources(self) -> NDArray[np.intp]:
-        """The input of which each output of a monomial map is a multiple; any one where the output is 0."""
+        """For each output of a monomial map, the input that it is a multiple of; any input if the output is 0."""
         return np.asarray(abs(self.matrix).argmax(axis=1), dtype=np.intp).ravel()
 
     @cached_property
     def scales(self) -> Array:
-        """What each output of a monomial map is multiplied by."""
+        """For each output of a monomial map, the factor that multiplies its input."""
         return np.asarray(self.matrix[np.arange(self.shape[0]), self.sources]).ravel()
 
     @cached_property
@@ -141,26 +141,27 @@ class AffineMap:
 
     @cached_property
     def isometry(self) -> float | None:
-        """The c with A A' = c^2 I, so that balls become balls of c times the radius; None where there is none."""
+        """The c with A A' = c^2 I, so that a ball of radius r becomes one of radius c r; None if there is no such c."""
         gram = dense(self.matrix @ self.matrix.T)
         square = float(np.mean(np.diag(gram))) if len(gram) else 0.0
         is_one = square > 0 and np.max(np.abs(gram - square * np.eye(len(gram)))) <= 1e-13 * square
         if not is_one:
             return None
-        # a rotation leaves a radius exactly as it was stated
+        # exactly 1 for a rotation, so that rounding does not change a stated radius
         return 1.0 if abs(square - 1) <= 1e-13 else float(np.sqrt(square))
 
     def columns(self, values: Any, factors: Array) -> Any:
-        """Return the columns of an array or a CSR array that a monomial map keeps, multiplied by `factors`."""
+        """Return the columns of `values` (an array or CSR array) that a monomial map keeps, multiplied by `factors`."""
         chosen = values[:, self.sources]
         if sparse.issparse(chosen):
             return sparse.csr_array(chosen @ sparse.diags_array(factors))
         return chosen * factors
 
     def cloud(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return standard deviations, covariances and factors of the images, X_std as such only where that is all there is.
+        """Return the metadata (X_std, X_cov, X_factor) of the images of rows.
 
-        X_std through a map that mixes features becomes X_cov, or X_factor where that has fewer entries.
+        X_std stays X_std if the map is monomial. A map that mixes features turns it into X_cov, or into X_factor if
+        that has fewer entries.
         """
         A = dense(self.matrix)
         return {key: made for name, value in metadata.items() for key, made in self._cloud(A, name, value)}
@@ -174,7 +175,7 @@ class AffineMap:
         if name == "X_std":
             if self.shape[0] >= self.shape[1]:
                 return [("X_factor", A * dense(value)[:, None, :])]
-            # n_out < n_in: a covariance, n_out^2 a row, is smaller than the factor, n_out n_in
+            # n_out < n_in: per row, a covariance has n_out^2 entries, fewer than the n_out n_in of a factor
             pairs = (A[:, None, :] * A).reshape(-1, self.shape[1])
             return [("X_cov", (np.square(dense(value)) @ pairs.T).reshape(-1, *A.shape[:1] * 2))]
         return [(name, A @ value @ A.T if name == "X_cov" else A @ value)]
@@ -182,15 +183,15 @@ class AffineMap:
 
 @dataclass(frozen=True)
 class Beside(Operation):
-    """Results of several maps of some of the features each, one beside the other."""
+    """The concatenated outputs of several maps, each applied to some of the features."""
 
     parts: tuple[tuple[AffineMap, Any], ...]
-    """Maps, and the numbers of the features that each takes."""
+    """Pairs of a map and the indices of the features it takes."""
     n_features: int
 
     @property
     def n_roundings(self) -> int:
-        # a term of a score goes through one of the parts, and their sums are then added up
+        # each term of a score goes through one part; the sums of all parts are then added up
         return max((map.n_roundings for map, _ in self.parts), default=0) + len(self.parts)
 
     def width(self, n_features: int) -> int:

@@ -23,18 +23,18 @@ BALLS: dict[float, Callable[[Any], RowSets]] = {1.0: CommonDiamond, 2.0: CommonE
 
 
 class Ball(SizedSet):
-    r"""The ball :math:`\|\delta_i\|_p \le r_i`: an error of any direction and limited length.
+    r"""The ball :math:`\|\delta_i\|_p \le r_i`: errors in any direction, of limited length.
 
-    It pushes a score by at most :math:`r_i \|w\|_q`, :math:`1/p + 1/q = 1`.
+    It changes a score by at most :math:`r_i \|w\|_q`, where :math:`1/p + 1/q = 1`.
 
     Parameters
     ----------
     radius : float, default=None
-        In the units of the features, which should be alike. It multiplies ``X_radius``, one number >= 0 for each row, where
-        ``fit`` is given that; None takes it as stated, and is an error without it.
+        In the units of the features, which should be the same for all. If ``fit`` is given ``X_radius``, one number >=
+        0 for each row, `radius` multiplies it. None takes ``X_radius`` as stated, and is an error without it.
     norm : float or "inf", default=2
-        p >= 1: 2 for the usual length, ``"inf"`` (or ``numpy.inf``) for features that each move by up to the radius, 1 for a
-        budget that they share.
+        p >= 1: 2 for the Euclidean length, ``"inf"`` (or ``numpy.inf``) if each feature may move by up to the radius, 1
+        if the features share the radius as a budget.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sets as users state them, bound to rows: an error where they and what is stated by row do not go together."""
+"""Bind the sets that users state to rows, with an error where a set and the metadata do not fit together."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from holdfast._core.uncertainty import UncertaintySet
 def bound_sets(
     uncertainty: Any, X: Any, metadata: Mapping[str, Any], name: str
 ) -> tuple[RowSets | None, RowSets | None]:
-    """Return the sets to maximise over and those to average over, bound to the rows of X; neither where None is stated.
+    """Return the set to maximise over and the one to average over, bound to the rows of X; None for either if absent.
 
-    `name` is the class that asks, which errors quote.
+    `name` is the class that asks; error messages quote it.
     """
     if uncertainty is None:
         if metadata:
@@ -33,7 +33,7 @@ def bound_sets(
 
 
 def refuse_of_training(uncertainty: Any, name: str) -> None:
-    """Raise where a noise moves rows, for classifiers that take the rows as they are."""
+    """Raise ValueError for a noise that moves the rows; for classifiers that train on the rows as given."""
     if isinstance(uncertainty, UncertaintySet) and uncertainty.is_of_training:
         raise ValueError(
             f"{name}(uncertainty={uncertainty!r}): entries that go missing at random move the rows too, which this classifier "

@@ -1,4 +1,4 @@
-"""Boxes around each row: features that are each off by a limited amount."""
+"""Boxes around each row: each feature has an error of limited size."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from holdfast.uncertainty.row_boxes import RowBoxes
 from holdfast.uncertainty.sized import SizedSet
 
 MOST_DEVIATIONS = 0.1
-"""Largest share of half-widths that differ from one common row, for that row to be stored once."""
+"""If at most this share of the half-widths differs from a common row, that row is stored once."""
 
 
 class Box(SizedSet):
-    r"""The box :math:`|\delta_{ij}| \le r\, s_{ij}`: each feature is off by a limited amount, whatever the others do.
+    r"""The box :math:`|\delta_{ij}| \le r\, s_{ij}`: each feature has an error of limited size, whatever the others do.
 
-    It pushes a score by at most :math:`r \sum_j s_{ij} |w_j|`.
+    It changes a score by at most :math:`r \sum_j s_{ij} |w_j|`.
 
     Parameters
     ----------
     radius : float, default=None
-        r, which multiplies the half-widths, however they are stated; None takes them as stated, r = 1.
+        r, which multiplies the half-widths, whichever way they are stated. None means r = 1.
     half_widths : float or array-like of shape (n_features,), default=None
         s, common to all rows, in the units of the features.
     relative : float or array-like of shape (n_features,), default=None
-        :math:`s_{ij} = \mathrm{relative}_j |x_{ij}|`: 0.05 for values that are right to 5 percent. Zeros are then exact,
-        and a sparse X has sparse half-widths.
+        :math:`s_{ij} = \mathrm{relative}_j |x_{ij}|`: 0.05 for values that are right to within 5 percent. Zeros are
+        then exact, so a sparse X has sparse half-widths.
 
     Notes
     -----
     Half-widths that differ by row go to ``fit`` as ``X_std``, an array or a sparse matrix of shape (n_samples,
-    n_features). At most one of the three is given; without any, s = 1 and the radius has to be stated: ``Box(0.1)`` is 0.1
-    of a unit of every feature, ``Box()`` without ``X_std`` an error. Where nine in ten entries of a large array equal those
-    of one common row, only the others are stored. For a sparse X and half-widths that are nowhere 0 state that row yourself,
-    ``Box(half_widths=s) + Box()``, and pass what comes on top of it as a sparse ``X_std``.
+    n_features). Give at most one of `half_widths`, `relative` and ``X_std``. Without any of them s = 1 and the radius
+    is required: ``Box(0.1)`` allows 0.1 in the unit of every feature, and ``Box()`` without ``X_std`` is an error. If
+    nine in ten entries of a large array equal those of one common row, only the others are stored. For a sparse X with
+    half-widths that are nowhere 0, state the common row yourself, ``Box(half_widths=s) + Box()``, and pass the excess
+    over it as a sparse ``X_std``.
 
     Examples
     --------
@@ -109,8 +110,8 @@ class Box(SizedSet):
 
 
 def _boxes(widths: Any) -> RowBoxes:
-    """Return the boxes of half-widths; where most entries of an array are those of one row, that row is stored once."""
-    # passes, and linear programs, then have the deviations to go through and not all entries
+    """Return the boxes with these half-widths. A row that most entries of an array agree with is stored once."""
+    # passes over the rows, and linear programs, then handle the deviations only instead of all entries
     found = None if sparse.issparse(widths) else regular(widths, MOST_DEVIATIONS)
     return RowBoxes(widths) if found is None else RowBoxes(found.rest, common=found.row)
 

@@ -1,4 +1,4 @@
-"""Errors known by their covariance alone, and a margin that holds with a given probability."""
+"""Errors of which only the covariance is known, and margins that hold with a given probability."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from holdfast.uncertainty.sized import SizedSet
 class _Rule(NamedTuple):
     gamma: Callable[[float], float]
     largest: float
-    """The largest epsilon for which the rule holds; 1 is never allowed."""
+    """The largest epsilon for which the rule holds. Epsilon = 1 is never allowed."""
     text: str
 
 
 RULES = {
     # Cantelli: P(z >= k s) <= 1 / (1 + k^2)
     "none": _Rule(lambda eps: float(np.sqrt((1 - eps) / eps)), 1.0, "0 < epsilon < 1"),
-    # Chebyshev for both tails, 1 / k^2, of which symmetry leaves half to one; it says nothing for k < 1
+    # Chebyshev: 1 / k^2 for both tails, half of it for one tail by symmetry; it says nothing for k < 1
     "symmetric": _Rule(lambda eps: float(1 / np.sqrt(2 * eps)), 1 / 2, "0 < epsilon <= 1/2"),
-    # Gauss for both tails, 4 / (9 k^2) where k >= 2 / sqrt(3), which is epsilon <= 1/6; half of it for one
+    # Gauss: 4 / (9 k^2) for both tails if k >= 2 / sqrt(3), that is epsilon <= 1/6; half of it for one tail
     "unimodal": _Rule(lambda eps: float(np.sqrt(2 / (9 * eps))), 1 / 6, "0 < epsilon <= 1/6"),
-    # -ndtri(eps) is ndtri(1 - eps) without the digits that 1 - eps loses; beyond 1/2 it would be negative, no radius
+    # -ndtri(eps) equals ndtri(1 - eps), without the cancellation in 1 - eps; above 1/2 it is negative, so not a radius
     "gaussian": _Rule(lambda eps: float(-ndtri(eps)), 1 / 2, "0 < epsilon <= 1/2"),
     # Hoeffding: P(z >= t) <= exp(-2 t^2 / sum (2 s_j w_j)^2)
     "bounded": _Rule(lambda eps: float(np.sqrt(-2 * np.log(eps))), 1.0, "0 < epsilon < 1"),
@@ -41,8 +41,9 @@ RULES = {
 class ChanceConstraint(SizedSet):
     r"""Margins that hold with probability :math:`1 - \epsilon` under random errors of known covariance C.
 
-    That is a worst case over the ellipsoid :math:`\delta^\top C^{-1} \delta \le \gamma(\epsilon)^2`, which pushes a score by
-    :math:`\gamma \sqrt{w^\top C_i w}`, for errors of mean 0 and
+    This is the worst case over the ellipsoid :math:`\delta^\top C^{-1} \delta \le \gamma(\epsilon)^2`, which changes a
+    score by at most :math:`\gamma \sqrt{w^\top C_i w}`. The errors have mean 0; :math:`\gamma` depends on what else is
+    assumed:
 
     ============  =============================================  ==================================  =============
     assumption    on the errors, besides C                       :math:`\gamma(\epsilon)`            epsilon
@@ -55,20 +56,21 @@ class ChanceConstraint(SizedSet):
                   s_j`, C stands for diag(s^2) (Hoeffding)
     ============  =============================================  ==================================  =============
 
-    All but the last are the best possible for what they assume. The probability is that of one score, a linear function of the
-    row, not that of the row leaving the ellipsoid; so :class:`UncertainPipeline` takes it through affine steps, exactly, and to
-    first order with ``nonlinear="linearise"``, but not by intervals.
+    All but "bounded" are the best possible under their assumption. The probability is that of one score, a linear
+    function of the row, not that of the row leaving the ellipsoid. So :class:`UncertainPipeline` carries it through
+    affine steps exactly, and through other steps to first order with ``nonlinear="linearise"``, but not by intervals.
 
     Parameters
     ----------
     epsilon : float
-        The probability that a margin may fail by, > 0.
+        The probability with which a margin may fail, > 0.
     assumption : {"none", "symmetric", "unimodal", "gaussian", "bounded"}, default="none"
     cov : float or array-like of shape (n_features,) or (n_features, n_features), default=None
-        C, its diagonal, or the variance of every feature; in squared units of the features. None where ``fit`` is given
-        ``X_std``, ``X_cov`` or ``X_factor``, as for :class:`GaussianNoise`; "bounded" takes ``X_std`` only, the bounds.
+        C, its diagonal, or one variance for every feature, in squared units of the features. None if ``fit`` is given
+        ``X_std``, ``X_cov`` or ``X_factor``, as for :class:`GaussianNoise`. "bounded" takes ``X_std`` only: the bounds
+        s.
     radius : float, default=1.0
-        Multiplies the size of the errors, 1.0: as stated.
+        Multiplies the size of the errors; 1.0 leaves it as stated.
 
     Examples
     --------
@@ -107,7 +109,7 @@ class ChanceConstraint(SizedSet):
         )
 
     def gamma(self) -> float:
-        """Return the radius of the ellipsoid, in standard deviations (of bounds, for "bounded")."""
+        """Return the radius of the ellipsoid, in standard deviations (for "bounded", in multiples of the bounds)."""
         if not isinstance(self.assumption, str) or self.assumption not in RULES:
             raise ValueError(f"{self!r}: no such assumption. Choose one of {', '.join(map(repr, RULES))}.")
         rule = RULES[self.assumption]

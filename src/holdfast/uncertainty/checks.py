@@ -1,4 +1,4 @@
-"""Checks of the numbers that state a set, and the messages where they fail."""
+"""Checks of the numbers that users state for sets, with the error messages."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.uncertainty.row_ellipsoids import DiagonalEllipsoids, FactorEllips
 from holdfast.uncertainty.sloped import SlopedEllipsoids, SlopedFactor
 
 INDEFINITE = -1e-8
-"""Eigenvalues of the correlations below this cannot be rounding errors."""
+"""An eigenvalue of a correlation matrix below this cannot be due to rounding."""
 
 
 def stated(uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that are given; the set must know all of them."""
+    """Return the metadata that are not None. Raises ValueError for a name that the set does not take."""
     own = {name: value for name, value in metadata.items() if value is not None}
     for name in own:
         if name not in uncertainty.metadata:
@@ -31,7 +31,7 @@ def stated(uncertainty: UncertaintySet, metadata: Mapping[str, Any]) -> dict[str
 
 
 def at_most_one(given: Collection[str]) -> None:
-    """Raise an error if there is more than one name."""
+    """Raise ValueError if more than one name is given."""
     if len(given) > 1:
         raise ValueError(f"{' and '.join(given)} say the same thing twice. Give one of them.")
 
@@ -53,7 +53,7 @@ def per_feature(value: Any, n_features: int, call: str, name: str) -> Array:
 
 
 def per_entry(value: Any, shape: tuple[int, ...], name: str, home: str) -> Any:
-    """Return finite numbers, one for each entry of X; the message names `home`, where numbers for all rows go."""
+    """Return finite numbers, one for each entry of X. Messages name `home`, the call for numbers common to all rows."""
     out = numbers(value, f"{name}=...", name, copy=False)
     if out.shape != shape:
         raise ValueError(
@@ -64,7 +64,7 @@ def per_entry(value: Any, shape: tuple[int, ...], name: str, home: str) -> Any:
 
 
 def matrix_root(value: Any, n_features: int, call: str, name: str) -> Array:
-    """Return a factor of a covariance stated as a matrix, as its diagonal, or as one number for every feature."""
+    """Return a factor of a covariance; it is stated as a matrix, its diagonal, or one variance for every feature."""
     cov = numbers(value, call, name)
     if cov.shape not in ((), (n_features,), (n_features, n_features)):
         raise ValueError(
@@ -75,7 +75,7 @@ def matrix_root(value: Any, n_features: int, call: str, name: str) -> Array:
 
 
 def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[str, Any], home: str) -> RowEllipsoids:
-    """Return the ellipsoids that X_std, X_cov or X_factor state; the message names `home`, where a common one goes."""
+    """Return the ellipsoids that X_std, X_cov or X_factor states. Messages name `home`, the call for a common noise."""
     name, value = next(iter(own.items()))
     if isinstance(value, SlopedFactor) and value.shape[:2] == (n_samples, n_features):
         return SlopedEllipsoids(value.times(multiplier))
@@ -102,14 +102,14 @@ def row_clouds(multiplier: float, n_samples: int, n_features: int, own: Mapping[
 
 
 def numbers(value: Any, call: str, name: str, *, copy: bool = True) -> Any:
-    """Return an array of finite numbers, or a CSR array where they are sparse."""
+    """Return the value as an array of finite numbers, or as a CSR array if it is sparse."""
     try:
         if value is None:
             raise TypeError("nothing")
         out = _canonical(value) if sparse.issparse(value) else as_numbers(value, copy=copy)
     except (TypeError, ValueError):
         raise ValueError(f"{call}: {name} must be numbers, got {short(value):.80}.") from None
-    # the extremes say of all entries, without any copy of them, whether they are finite and how large
+    # the extremes alone tell whether all entries are finite, and how large they are, without a copy of the array
     largest = np.maximum(_stored(out).max(initial=0.0), -_stored(out).min(initial=0.0))
     if not np.isfinite(largest):
         raise ValueError(
@@ -138,7 +138,7 @@ def _stored(value: Any) -> Array:
 
 
 def nonnegative(value: Any, call: str, name: str) -> Any:
-    """Return the array, after checking that no entry is below 0."""
+    """Return the array unchanged. Raises ValueError if an entry is below 0."""
     if np.any(_stored(value) < 0):
         raise ValueError(
             f"{call.replace('...', f'{np.min(value):g}') if value.ndim == 0 else call}: {name} must be >= 0."
@@ -147,17 +147,17 @@ def nonnegative(value: Any, call: str, name: str) -> Any:
 
 
 def root(cov: Array, call: str, name: str) -> Array:
-    """Return factors F with F F' = cov, for one matrix or a stack of them; with as many columns as its rank, or theirs."""
+    """Return F with F F' = cov for one matrix or a stack; F has as many columns as the (largest) rank."""
     apart = np.abs(cov - np.swapaxes(cov, -1, -2))
-    # rounding of sums shows at the scale of the largest entries, digits cut off in a file at that of each entry
+    # two tolerances: rounding of sums is relative to the largest entry, digits cut off in a file to each entry
     if np.any(apart > 1e-12 * np.abs(cov).max(initial=0.0) + 1e-8 * np.abs(cov)):
         raise ValueError(f"{call}: {name} is not symmetric. A covariance is.")
     variances = np.diagonal(cov, axis1=-2, axis2=-1)
-    # correlations, not covariances: features may have very different scales
+    # eigenvalues of correlations, not covariances, as the scales of the features may differ widely
     scale = np.sqrt(np.where(variances > 0, variances, 1.0))
     correlations = cov / (scale[..., :, None] * scale[..., None, :])
-    # pivoted Cholesky costs n rank^2, eigenvalues several n^3; these are asked where it does not give the matrix back, and say
-    # whether it is indefinite
+    # pivoted Cholesky costs n rank^2, eigenvalues several n^3. Where its factor does not reproduce the matrix, the
+    # eigenvalues are computed, which also tell whether the matrix is indefinite
     if cov.ndim == 2 and (factor := _cholesky(correlations)) is not None:
         return scale[:, None] * factor
     values, vectors = np.linalg.eigh(correlations)
@@ -168,17 +168,17 @@ def root(cov: Array, call: str, name: str) -> Array:
         raise ValueError(
             f"{call}: {name} is indefinite{where}: its smallest eigenvalue is below 0. A covariance has none."
         )
-    # an eigenvalue that should be 0 is left at the size of rounding; it is no noise
+    # an eigenvalue of the size of rounding should be 0, and is not noise
     values = np.where(values > 1e-14, values, 0.0)
-    # eigenvalues rise, so the columns that are 0 in all factors come first; at least one column is kept
+    # eigenvalues are in ascending order, so columns that are 0 in all factors come first; at least one column is kept
     first = min(int(np.argmax(np.any(np.atleast_2d(values) > 0, axis=0))), values.shape[-1] - 1)
     return (scale[..., :, None] * vectors * np.sqrt(values)[..., None, :])[..., first:]
 
 
 def _cholesky(matrix: Array) -> Array | None:
-    """Return a factor of a positive semidefinite matrix with as many columns as its rank; None where it may be indefinite.
+    """Return a factor of a positive semidefinite matrix, its columns as many as the rank; None if it may be indefinite.
 
-    O(n rank^2), the largest pivot first. What is left beyond the rank must be rounding.
+    Pivoted Cholesky in O(n rank^2). The factor must reproduce the matrix up to rounding.
     """
     n = len(matrix)
     triangle, order, rank, _ = lapack.dpstrf(matrix, lower=1)
@@ -194,7 +194,7 @@ def stated_number(value: Any, call: str, name: str) -> float:
 
 
 def feature_costs(values: Any, n_features: int, call: str) -> Array:
-    """Return what deleting each feature costs, >= 0, inf where it cannot be deleted; 1 each for None."""
+    """Return the deletion cost of each feature: >= 0, inf if it cannot be deleted, 1 for every feature if None."""
     if values is None:
         return np.ones(n_features)
     try:

@@ -20,7 +20,9 @@ NOISES = {
 
 
 def corruption_margin(bound: float, n_corrupted: float, eps: float, *, variant: str = "corrected") -> float:
-    r"""Return the margin at which noise in N features flips a decision with probability at most eps.
+    r"""Return the margin at which noise in N features changes a decision with probability at most eps.
+
+    The margin
 
     .. math:: \gamma = C \sqrt{2 N \ln(1/\varepsilon)}
 
@@ -36,9 +38,9 @@ def corruption_margin(bound: float, n_corrupted: float, eps: float, *, variant: 
     eps : float
         In (0, 1).
     variant : {"corrected", "published"}, default="corrected"
-        "published" is :math:`C \sqrt{N \ln(1/\varepsilon) / 2}`, theorem 3 of Dekel & Shamir (2008) as printed: half as
-        much, and wrong, as the summands range over 2C, not C. One feature, weight 1 and fair signs flip a decision of that
-        margin with probability 0.5 where eps = 0.3 is promised.
+        "published" is :math:`C \sqrt{N \ln(1/\varepsilon) / 2}`, theorem 3 of Dekel & Shamir (2008) as printed. It is
+        half as large, and wrong: the range of each summand is 2C, not C. For eps = 0.3, a fair random sign in one
+        feature of weight 1 changes a decision of that margin with probability 0.5.
 
     Examples
     --------
@@ -60,23 +62,25 @@ def corruption_margin(bound: float, n_corrupted: float, eps: float, *, variant: 
 class CorruptedFeatures(Parameters):
     r"""Up to n features of a row, chosen by an adversary, are replaced by independent zero-mean noise in [-1, 1].
 
-    For training, deletion with more margin is enough. Theorem 3 of Dekel & Shamir (2008), corrected: each feature worth 1, no
-    intercept, :math:`|w_j| \le C`. If :math:`\gamma \ge C \sqrt{2 n \ln(1/\varepsilon)}` then
+    Training against deletion, with a larger margin, is enough. Theorem 3 of Dekel & Shamir (2008), corrected: let each
+    feature be worth 1, let there be no intercept, and let :math:`|w_j| \le C`. If
+    :math:`\gamma \ge C \sqrt{2 n \ln(1/\varepsilon)}` then
 
     .. math:: \Pr\bigl(y\, w^\top \tilde x \le 0\bigr) \le \mathbf E\, \ell_\gamma + \varepsilon ,
 
-    :math:`\ell_\gamma = 1` where some deletion of n features leaves the others less than the margin asked of them, as in
-    :func:`generalization_bound`. The features are chosen before the noise is drawn, and the noise of each is independent of the
-    row and of the others'. An intercept does no harm to the statement, as it bears no noise.
+    where :math:`\ell_\gamma = 1` if some deletion of n features leaves the remaining ones with less than the margin
+    asked of them, as in :func:`generalization_bound`. The features are chosen before the noise is drawn, and the noise
+    of each feature is independent of the row and of the other noise. The statement also holds with an intercept, which
+    has no noise.
 
     Parameters
     ----------
     n_corrupted : int, default=1
         n.
     noise : {"uniform", "sign"}, default="uniform"
-        What `sample` draws: uniform in [-1, 1], or -1 or 1, whose variance is the largest possible.
+        The noise that `sample` draws: uniform in [-1, 1], or a random sign, which has the largest possible variance.
     scale : float or array-like of shape (n_features,), default=1.0
-        What the noise is multiplied by, in the units of the features.
+        The factor of the noise, in the units of the features.
 
     Examples
     --------
@@ -93,7 +97,7 @@ class CorruptedFeatures(Parameters):
         self.scale = scale
 
     def margin(self, bound: float, eps: float) -> float:
-        """Return the margin to train with if no weight times its scale exceeds `bound`; see :func:`corruption_margin`."""
+        """Return the margin to train with if no |weight| times scale exceeds `bound`; see :func:`corruption_margin`."""
         return corruption_margin(bound, self._count(), eps)
 
     def sample(self, X: Any, *, gains: Any = None, random_state: Any = None) -> Array:
@@ -103,8 +107,8 @@ class CorruptedFeatures(Parameters):
         ----------
         X : array-like of shape (n_samples, n_features)
         gains : array-like of shape (n_samples, n_features), default=None
-            The adversary's choice: the n features of largest gain, of those with a gain above 0, are replaced, such as
-            ``y[:, None] * w * X``. None: n features at random.
+            The adversary's gains, such as ``y[:, None] * w * X``: of the features with a gain above 0, the n with the
+            largest gains are replaced. None: n features at random.
         random_state : int or Generator, default=None
         """
         rows, n = np.array(X, dtype=np.float64), self._count()
@@ -119,11 +123,12 @@ class CorruptedFeatures(Parameters):
             raise ValueError(
                 f"{self!r}.sample: gains has shape {worth.shape}; it must have the shape of X, {rows.shape}."
             )
-        # stable, so that equal gains choose the same features on every platform
+        # stable sort, so that ties are broken alike on every platform
         chosen = np.argsort(-worth, axis=1, kind="stable")[:, :n]
         call = "CorruptedFeatures(scale=...)"
         scale = nonnegative(per_feature(self.scale, rows.shape[1], call, "scale"), call, "scale")
-        # drawn for n features of every row, also where fewer gain, so that one row's gains do not change the noise of the next
+        # n numbers are drawn for every row, even if fewer features gain, so that a row's gains do not change the next
+        # row's noise
         drawn = NOISES[self.noise](rng, chosen.shape) * np.broadcast_to(scale, rows.shape[1])[chosen]
         kept = np.take_along_axis(rows, chosen, axis=1)
         np.put_along_axis(rows, chosen, np.where(np.take_along_axis(worth, chosen, axis=1) > 0, drawn, kept), axis=1)

@@ -1,4 +1,4 @@
-"""Deletions of features, in part too, within a budget for each row: knapsacks of what they gain."""
+"""Deletions of features, whole or in part, within a budget for each row: one knapsack of gains per row."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from holdfast.uncertainty.polytopes import KINK_WIDTHS
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
 NEARLY, HOPELESS = 0.1, 0.01
-"""Accuracy of the excess of the least multiple over 1, as a share of it; the excess from which it does not matter."""
+"""The least multiple's excess over 1 is found to this relative accuracy; above the second number it does not matter."""
 
 NEAR_FACE = 1e-3
-"""Distance of a share from 0 or 1 that is put down to the smoothing."""
+"""A share this close to 0 or 1 counts as 0 or 1; the distance is due to the smoothing."""
 
 
 class Deletions(RowPoints):
-    r"""The sets :math:`\{(p_{ij} d_j)_j : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, :math:`p_i` the change if all is deleted.
+    r"""The sets :math:`\{(p_{ij} d_j)_j : 0 \le d \le 1, \sum_j d_j v_j \le N\}`; :math:`p_i`: full deletion's change.
 
     Parameters
     ----------
     moves : csr_array of shape (n_samples, n_features)
-        p; only what is stored can be deleted.
+        p; only stored entries can be deleted.
     values : ndarray of shape (n_features,)
-        v >= 0, inf for what is stored nowhere.
+        v >= 0, inf for features that have no stored entry.
     budget : float
-        N >= 0; > 0 where some value is.
+        N >= 0; N > 0 if some value is > 0.
     is_dense : bool
-        Whether points are to be made as arrays, which multiply faster.
+        Whether points are returned as dense arrays, which multiply faster.
     is_spent : bool
-        Whether :math:`\sum_j d_j v_j = N`.
+        Whether the budget must be used up: :math:`\sum_j d_j v_j = N`.
     is_to_zero : bool
-        Whether what is deleted is 0.
+        Whether deleted entries become 0.
     """
 
     is_smooth = False
@@ -65,7 +65,7 @@ class Deletions(RowPoints):
 
     @cached_property
     def knapsacks(self) -> Knapsacks:
-        """What may be deleted of each row."""
+        """The knapsack problem of each row: the stored entries, their costs and the budget."""
         return Knapsacks(self.moves.indptr, self.values[self.moves.indices], self.budget, is_spent=self.is_spent)
 
     @cached_property
@@ -75,17 +75,17 @@ class Deletions(RowPoints):
 
     @cached_property
     def smoothing(self) -> Array:
-        """T_i(0) at width 1, to find the width for a given T_i(0); 0 for rows of which nothing can be deleted."""
+        """T_i(0) at width 1, from which the width for a given T_i(0) follows; 0 for rows with nothing to delete."""
         # at w = 0 all gains are 0, and the smooth value is proportional to the width
         return self.knapsacks.smoothed(np.zeros(self.moves.nnz), np.ones(self.moves.shape[0])).values
 
     def gains(self, w: Array) -> Array:
-        """Return what deleting each entry does to the score; `w` may be one vector, or one for each row."""
+        """Return the change of the score if each entry is deleted; `w` is one vector, or one for each row."""
         here = w[self.moves.indices] if w.ndim == 1 else w[self.owners, self.moves.indices]
         return np.asarray(self.moves.data * here)
 
     def matrix(self, per_entry: Array) -> RowMatrix:
-        """Return numbers, one for each entry, as a matrix."""
+        """Return the numbers given for the stored entries as a matrix of shape (n_samples, n_features)."""
         (n, d), entries = self.moves.shape, (per_entry, self.moves.indices, self.moves.indptr)
         made = sparse.csr_array(entries, shape=(n, d))
         return RowMatrix(made.toarray() if self.is_dense else made, np.ones(n), np.ones(d))
@@ -113,7 +113,7 @@ class Deletions(RowPoints):
         return self.maximizer(W)
 
     def _shares(self, here: Array) -> Array:
-        """Return how much of each entry is deleted at points that have the value `here` there."""
+        """Return the deleted share of each entry at points whose values at the entries are `here`."""
         return np.divide(here, self.moves.data, out=np.zeros(len(here)), where=self.moves.data != 0)
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
@@ -134,14 +134,14 @@ class Deletions(RowPoints):
         return self.column_sums(self.moves.data * self._within(shares, size) * budgets[self.owners])
 
     def _within(self, shares: Array, size: float = 1.0) -> Array:
-        """Return shares near these that belong to points of `size` times the sets."""
+        """Return shares near the given ones whose points lie in `size` times the sets."""
         sacks, costs = self.knapsacks, self.knapsacks.costs
         shares = np.clip(np.nan_to_num(shares / size), 0.0, 1.0)
         spent = sacks.row_sums(costs * shares)
         shares *= sacks.by_item(
             np.minimum(1.0, np.divide(self.budget, spent, out=np.ones(len(spent)), where=spent > 0))
         )
-        # deleting an entry of 0 changes nothing, so the budget is spent on those first
+        # deleting an entry of 0 changes nothing, so the rest of the budget is spent on those first
         for missed in (self.moves.data == 0, np.ones(len(shares))) if self.is_spent else ():
             room = (1 - shares) * missed
             lacking = self.budget - sacks.row_sums(costs * shares)
@@ -154,7 +154,7 @@ class Deletions(RowPoints):
         return DeletionForm(self.values, self.budget, self.is_spent, self._points_of)
 
     def _points_of(self, deleted: Any) -> Any:
-        """Return the errors of rows with these shares of their entries deleted, as a sparse matrix."""
+        """Return, as a sparse matrix, the errors of rows when the shares `deleted` of their entries are deleted."""
         shares = _at(deleted, self.owners, self.moves.indices)
         made = (self.moves.data * shares, self.moves.indices, self.moves.indptr)
         return sparse.csr_array(made, shape=self.moves.shape)
@@ -165,14 +165,14 @@ class Deletions(RowPoints):
             return np.where(budgets > 0, np.inf, 0.0) if np.any(target) else np.zeros(len(budgets))
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pulls = self.moves.data * budgets[self.owners]
-        # only changes towards the target help; the others may stay undone, as every share may be 0
+        # only changes towards the target help; the others can be left out, as any share may be 0
         helps = pulls * np.sign(target)[self.moves.indices] > 0
         reach = self.column_sums(np.where(helps, np.abs(pulls), 0.0))
         if np.any((np.abs(target) > MISSED * sizes) & (reach == 0)):
             return np.full(len(budgets), np.inf)
 
         def multiple(shares: Array) -> float:
-            """Return the multiple of the sets that contains these shares after each feature is scaled to meet the target."""
+            """Return the multiple of the sets that contains `shares` after scaling each feature to meet the target."""
             forward = self.column_sums(np.where(helps, np.abs(pulls) * shares, 0.0))
             plain, factor = ratio(np.abs(target), reach), ratio(np.abs(target), forward)
             used = np.where(forward > 0, factor, 1.0)[self.moves.indices] * np.where(
@@ -184,7 +184,8 @@ class Deletions(RowPoints):
 
         best = multiple(np.zeros(self.moves.nnz))
         n, d = self.moves.shape
-        # each approach takes Newton steps with a Hessian, n d^2, solved by singular values, which take some 20 d^3
+        # each approach takes Newton steps: n d^2 for the Hessian, some 20 d^3 for the singular values that solve the
+        # system
         if (n + 20 * d) * d * d <= AFFORDABLE:
             for approach in approaches(self, target, budgets):
                 excess = approach.least - 1
@@ -198,7 +199,7 @@ class Deletions(RowPoints):
         return self.knapsacks.row_sums(self.knapsacks.filled(sizes).shares * sizes)
 
     def centred(self, X: Any) -> tuple[Any, RowSets]:
-        return X, self  # what may be deleted is counted from the row itself
+        return X, self  # deletions are already measured from the row itself
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
         return self.column_sums(np.ones(self.moves.nnz)) == 0
@@ -224,7 +225,7 @@ class Deletions(RowPoints):
 
     @cached_property
     def _widest(self) -> Array:
-        """The largest change of each feature over all rows."""
+        """The largest absolute change of each feature over all rows."""
         return np.ravel(abs(self.moves).max(axis=0).toarray())
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
@@ -233,7 +234,8 @@ class Deletions(RowPoints):
         return np.where(near, factor * w, w)
 
     def support_program(self, n_features: int) -> SupportProgram:
-        # prices >= 0 and what is gained beyond them, u >= 0 with u >= p w - price v
+        # variables beside w: a price >= 0 for each row (free if the budget must be used up), and for each entry the
+        # gain in excess of it, u >= 0 with u >= p w - price v
         n, m, costs = self.moves.shape[0], self.moves.nnz, self.knapsacks.costs
         entries = np.arange(m)
         at_row = sparse.csr_array((np.ones(m), (entries, self.owners)), shape=(m, n))
@@ -259,12 +261,12 @@ class Deletions(RowPoints):
         return many.matrix(many.moves.data * shares).of(slice(None)).reshape(n_draws, n, n_features)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
-        # features in random order, for as long as the budget lasts
+        # features are deleted in random order until the budget is used up
         return self.matrix(self.moves.data * self.knapsacks.filled(rng.uniform(size=self.moves.nnz)).shares).whole()
 
 
 def _at(matrix: Any, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array:
-    """Return some entries of an array or of a sparse matrix."""
+    """Return the entries of an array or a sparse matrix at the given rows and columns."""
     found = matrix[rows, columns]
     return np.asarray(found.toarray() if sparse.issparse(found) else found)
 
@@ -272,10 +274,10 @@ def _at(matrix: Any, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Array
 class SmoothedDeletions(RowPoints, SmoothedSet):
     r"""Deletions with supports :math:`T_i = \min_{\lambda \ge 0} N\lambda + \sum_j \phi(p_{ij} w_j - \lambda v_j)`.
 
-    :math:`\phi(z) = (z + \sqrt{z^2 + c_i^2})/2` with the width :math:`c_i` that makes :math:`T_i(0) = \delta`. With
-    :math:`b_j = \phi''` and the price :math:`\lambda > 0` the Hessian is
-    :math:`\mathrm{diag}(p^2 b) - u u^\top / \sum_j v_j^2 b_j`, :math:`u_j = p_j v_j b_j`; without the second term at
-    :math:`\lambda = 0`.
+    :math:`\phi(z) = (z + \sqrt{z^2 + c_i^2})/2`, with the width :math:`c_i` chosen such that :math:`T_i(0) = \delta`.
+    With :math:`b_j = \phi''` at entry j, the Hessian for a price :math:`\lambda > 0` is
+    :math:`\mathrm{diag}(p^2 b) - u u^\top / \sum_j v_j^2 b_j`, :math:`u_j = p_j v_j b_j`; at :math:`\lambda = 0` the
+    second term is absent.
     """
 
     base: Deletions
@@ -291,7 +293,7 @@ class SmoothedDeletions(RowPoints, SmoothedSet):
         return base.knapsacks.smoothed(base.gains(w), widths)
 
     def shares(self, w: Array) -> Array:
-        """Return how much of each entry is deleted."""
+        """Return the deleted share of each entry."""
         return self._here(w).shares
 
     @remembered
@@ -302,13 +304,13 @@ class SmoothedDeletions(RowPoints, SmoothedSet):
         sacks, shares = self.base.knapsacks, self._here(w).shares
         whole, part = shares >= 1 - NEAR_FACE, (shares > NEAR_FACE) & (shares < 1 - NEAR_FACE)
         left = self.base.budget - sacks.row_sums(np.where(whole, sacks.costs, 0.0))
-        # shares in part are reduced to pay for those rounded up to a whole
+        # partial shares are reduced to pay for the shares that were rounded up to 1
         fits = np.minimum(ratio(np.maximum(left, 0.0), sacks.row_sums(np.where(part, sacks.costs * shares, 0.0))), 1.0)
         rested = np.where(whole, 1.0, np.where(part, shares * sacks.by_item(fits), 0.0))
         return self.base.matrix(self.base.moves.data * self.base._within(rested)).of(slice(None))
 
     def support(self, w: Array) -> Array:
-        # rows of which nothing can be deleted have no width; T(0) = delta is asked of them too
+        # rows that have nothing to delete have no width, but need T(0) = delta too
         return self._here(w).values + np.where(self.base.smoothing > 0, 0.0, self.delta)
 
     def supports_at(self, W: Array) -> Array:
@@ -323,13 +325,13 @@ class SmoothedDeletions(RowPoints, SmoothedSet):
 
     @remembered
     def _bends(self, w: Array) -> tuple[RowMatrix, RowMatrix, RowMatrix, Array]:
-        r"""Return :math:`p^2 b`, the diagonals of the Hessians, u, and one over what u u' is divided by, 0 for no price."""
+        r"""Return :math:`p^2 b`, the Hessians' diagonals, u, and :math:`1 / \sum_j v_j^2 b_j` (0 if the price is 0)."""
         base, here, sacks = self.base, self._here(w), self.base.knapsacks
         bends, moves = here.bends, base.moves.data
         weights = np.square(sacks.costs) * bends
         total = sacks.row_sums(weights)
         held = np.divide(1.0, total, out=np.zeros(len(total)), where=here.is_tight & (total > 0))
-        # for an item that has nearly all of the weight, total - weight cancels: sum up the others instead
+        # for an item with nearly all of the weight, total - weight cancels: add up the other weights instead
         is_most = weights > 0.5 * sacks.by_item(total)
         others = sacks.by_item(sacks.row_sums(np.where(is_most, 0.0, weights)))
         rest = np.where(is_most, others, sacks.by_item(total) - weights) * sacks.by_item(held)
@@ -348,6 +350,7 @@ class SmoothedDeletions(RowPoints, SmoothedSet):
         return squares.transpose_dot(first) * v - along.transpose_dot(first * held * along.dot(v))
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        # the smooth shares split the budget where gains tie, as the optimum does; the plain maximizer gives all to one item
+        # where gains tie, the smooth shares split the budget as the optimum does; the plain maximizer gives all to one
+        # item
         own = target - self.adjoint(direction, budgets)
         return min(own, self.base.residual(target, budgets, scale, direction), key=norm)

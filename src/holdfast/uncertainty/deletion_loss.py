@@ -1,4 +1,4 @@
-"""The hinge loss where an adversary deletes features, and the margin asked for depends on what is left."""
+"""The hinge loss under deletion of features, where the margin asked for depends on the features that remain."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from holdfast.uncertainty.checks import feature_costs, stated_number
 from holdfast.uncertainty.knapsacks import DECISIONS, EVERYWHERE, Knapsack, Where
 
 ROUNDED = 1e-9
-"""Relative shortfall of a budget that counts as rounding: 0.3 pays for three features of 0.1."""
+"""A relative shortfall of the budget up to this counts as rounding: 0.3 pays for three features of 0.1."""
 
 
 def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64], int]:
-    """Return values as multiples of a common unit, and how many units the budget pays for.
+    """Return the values as multiples of a common unit, and the number of units the budget pays for.
 
-    The unit is the greatest common divisor of integers, otherwise the smallest value above 0. Values of inf become one
-    unit more than the budget.
+    For integers the unit is their greatest common divisor, otherwise the smallest value above 0. A value of inf becomes
+    one unit more than the budget.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def in_units(values: Array, budget: float, call: str) -> tuple[NDArray[np.int64]
     is_finite = np.isfinite(values)
     finite = np.where(is_finite, values, 0.0)
     positive = finite[finite > 0]
-    # integers beyond 2^53 are not all floats, and their divisors mean nothing
+    # not every integer beyond 2^53 is a float, so divisors of rounded ones are meaningless
     whole = np.all(finite == np.rint(finite)) and np.all(finite < 2.0**53)
     unit = float(np.gcd.reduce(positive.astype(np.int64), initial=0) or 1) if whole else float(positive.min())
     multiples = np.rint(finite / unit)
@@ -52,14 +52,14 @@ def _relaxed(values: Array, budget: float, call: str) -> Knapsack:
 def _tightened(values: Array, budget: float, call: str) -> Knapsack:
     finite = values[np.isfinite(values)]
     capacity = float(np.floor(budget + ROUNDED)) if np.all(finite == np.rint(finite)) else budget
-    # no whole deletion takes what costs more than the budget, and integer values never use its fraction
+    # features that cost more than the budget are never deleted as a whole, and integer values never use up its fraction
     return Knapsack(np.where(values > capacity, np.inf, values), capacity)
 
 
 def _exact(values: Array, budget: float, call: str) -> Knapsack:
     units, capacity = in_units(values, budget, call)
     if not np.any(units[np.isfinite(values)] > 1):
-        # with equal values and a whole budget, the best fractional deletions are whole
+        # with equal values and an integer budget, the best deletions in parts are whole
         return Knapsack(np.where(np.isfinite(values), units, np.inf), float(capacity))
     if capacity * len(units) > DECISIONS:
         raise ValueError(
@@ -70,21 +70,21 @@ def _exact(values: Array, budget: float, call: str) -> Knapsack:
 
 
 ADVERSARIES = {"relaxed": _relaxed, "tightened": _tightened, "exact": _exact}
-"""What may be deleted: parts of features, parts of features that the budget pays for as a whole, or whole features."""
+"""What may be deleted: parts of any feature; parts of features whose whole fits the budget; or whole features."""
 
 
 @dataclass(frozen=True)
 class DeletionLoss:
-    r"""The hinge against the deletion of features worth up to N, where more margin is asked of what is left.
+    r"""The hinge loss under deletion of features worth up to N, with a margin that depends on the features that remain.
 
-    With values v of the features, V their sum, P = V - N, and :math:`a_j = y w_j x_j`, the deficit is
+    Let v be the values of the features, V their sum, P = V - N, and :math:`a_j = y w_j x_j`. The deficit is
 
     .. math:: \max_d \Bigl[\frac{\gamma}{P} \sum_j (1 - d_j) v_j - y b - \sum_j (1 - d_j) a_j\Bigr]
        = \frac{\gamma V}{P} - y b - \sum_j a_j + \max_d \sum_j d_j \Bigl(a_j - \frac{\gamma v_j}{P}\Bigr)
 
-    over :math:`\sum_j d_j v_j \le N`, d in {0, 1} (exact) or in [0, 1] (relaxed, never smaller); the loss is its positive
-    part, and at least :math:`\gamma` wherever some deletion makes :math:`y f(x) \le 0` (Dekel & Shamir 2008). Features whose
-    value is inf are never deleted, ask for no margin and are not part of V.
+    over :math:`\sum_j d_j v_j \le N`, with d in {0, 1} (exact) or in [0, 1] (relaxed, never smaller). The loss is the
+    positive part of the deficit. It is at least :math:`\gamma` if some deletion makes :math:`y f(x) \le 0` (Dekel &
+    Shamir 2008). Features whose value is inf are never deleted, ask for no margin and are not part of V.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class DeletionLoss:
     margin : float
         :math:`\gamma`.
     knapsack : Knapsack
-        Who deletes.
+        The problem that the adversary solves.
     """
 
     values: Array
@@ -105,7 +105,7 @@ class DeletionLoss:
 
     @classmethod
     def of(cls, values: Any, budget: Any, margin: Any, adversary: Any, n_features: int, call: str) -> DeletionLoss:
-        """Return the loss of checked numbers; `values` None means that each of `n_features` is worth 1."""
+        """Return the loss after checking the arguments. If `values` is None, each of `n_features` is worth 1."""
         v, N = deletable(values, budget, n_features, call)
         gamma = stated_number(margin, call, "margin")
         if gamma == 0:
@@ -116,35 +116,35 @@ class DeletionLoss:
 
     @cached_property
     def worth(self) -> Array:
-        """The values, 0 for what is never deleted."""
+        """The values, 0 for features that are never deleted."""
         return np.where(np.isfinite(self.values), self.values, 0.0)
 
     @cached_property
     def rate(self) -> float:
-        """The margin asked for each unit of value that is left, gamma / P."""
+        """The margin asked for each remaining unit of value, gamma / P."""
         return self.margin / (float(self.worth.sum()) - self.budget)
 
     @cached_property
     def asked(self) -> Array:
-        """The margin asked for each feature that is left, shape (n_features,)."""
+        """The margin asked for each feature if it remains, shape (n_features,)."""
         return self.rate * self.worth
 
     @cached_property
     def largest_margin(self) -> float:
-        r"""The margin asked where nothing is deleted, :math:`\psi = \gamma V / P`."""
+        r"""The margin asked if nothing is deleted, :math:`\psi = \gamma V / P`."""
         return float(self.asked.sum())
 
     def deficits(self, margins: Array, bias: Array, where: Where = EVERYWHERE) -> tuple[Array, Array]:
-        """Return the deficit of each row, and which share of each feature is left there.
+        """Return the deficit of each row, and the share of each feature that remains.
 
         Parameters
         ----------
         margins : ndarray of shape (n_rows, n_given)
-            a.
+            a, for the features `where`.
         bias : ndarray of shape (n_rows,)
             y b.
         where : slice or ndarray of int
-            The features that `margins` are of; all others have a = 0 and are never worth deleting.
+            The features of the columns of `margins`. All others have a = 0 and are never worth deleting.
         """
         gains = margins - self.asked[where]
         deleted = self.knapsack.best(gains, where)
@@ -156,7 +156,7 @@ class DeletionLoss:
         Parameters
         ----------
         margins : {ndarray, csr_array} of shape (n_rows, n_features)
-            a; of a sparse array only what is stored is read.
+            a; only the stored entries of a sparse array are read.
         bias : ndarray of shape (n_rows,)
             y b.
         """
@@ -170,14 +170,14 @@ class DeletionLoss:
         return self.largest_margin - bias - margins.sum(axis=1) + gains.sum(axis=1), deleted
 
     def take(self, where: Where) -> DeletionLoss:
-        """Return the loss of some features, all others being free to delete."""
+        """Return the loss of the features `where`, as if all other features had the value 0."""
         return replace(
             self, values=self.values[where], knapsack=replace(self.knapsack, prices=self.knapsack.prices[where])
         )
 
 
 def deletable(values: Any, budget: Any, n_features: int, call: str) -> tuple[Array, float]:
-    """Return the value of each feature, 1 for None, and a budget below the sum of those that can be deleted."""
+    """Return the value of each feature (1 if None) and the budget, which must be below the sum of the finite values."""
     v = feature_costs(values, n_features, f"{call}(values=...)")
     N = stated_number(budget, call, "budget")
     total = float(v[np.isfinite(v)].sum())

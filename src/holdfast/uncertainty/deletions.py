@@ -1,4 +1,4 @@
-"""What an adversary deletes from given rows, and how much it takes to change a prediction."""
+"""The features an adversary deletes from given rows, and the budget it needs to change a prediction."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from holdfast.uncertainty.deletion_loss import ADVERSARIES
 from holdfast.uncertainty.knapsacks import Knapsacks, cost_to_gain
 
 BLOCK_ENTRIES = 5e7
-"""Entries of rows that are in memory at a time."""
+"""The number of entries of rows in memory at a time."""
 DELETION_ROUNDINGS = 4
-"""Rounding errors of a score that are deducted from a lead: here, in the model before and after, and in the sum of gains."""
+"""The rounding errors of a score that are deducted from a lead: one each for the score computed here, the model's score
+before and after the deletion, and the sum of gains."""
 
 
 def worst_deletions(gains: Any, budget: Any, values: Any = None, *, adversary: str = "exact") -> Any:
-    r"""Return which features of each row to delete so that it loses the most.
+    r"""Return the features of each row to delete so that its margin falls the most.
 
-    Deleting feature j of row i takes ``gains[i, j]`` off its margin, :math:`y_i w_j x_{ij}` for a linear classifier of two
-    classes. Deletions of a row are worth at most `budget` together.
+    Deleting feature j of row i lowers the row's margin by ``gains[i, j]``, which is :math:`y_i w_j x_{ij}` for a linear
+    classifier of two classes. The deletions of a row are together worth at most `budget`.
 
     ==================  ===============================================================================================
-    ``"exact"``         the best whole deletions: by sorting where all values are equal (but for some of 0 and inf), for
-                        multiples of a common unit by dynamic programming in O(n_samples n_features budget)
-    ``"relaxed"``       the best deletions in parts, any values: what :class:`holdfast.FeatureDeletion` trains for
-    ``"greedy"``        whole deletions by gain per value while they fit; not the best ones
+    ``"exact"``         the best whole deletions: by sorting if all values except 0 and inf are equal, otherwise, for
+                        multiples of a common unit, by dynamic programming in O(n_samples n_features budget)
+    ``"relaxed"``       the best deletions in parts, any values; :class:`holdfast.FeatureDeletion` trains against these
+    ``"greedy"``        whole deletions in order of gain per value, while they fit; not always the best ones
     ==================  ===============================================================================================
 
     Parameters
@@ -46,7 +47,7 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, adversary: s
     Returns
     -------
     {ndarray, csr_array} of shape (n_samples, n_features)
-        True where a feature is deleted, with "relaxed" the share of it that is; sparse where the gains are.
+        True where a feature is deleted; with "relaxed", the deleted share of it. Sparse if the gains are.
 
     Examples
     --------
@@ -83,22 +84,23 @@ def worst_deletions(gains: Any, budget: Any, values: Any = None, *, adversary: s
 
 
 def _entries(matrix: Any, costs: Array, limit: float) -> sparse.csr_array:
-    """Return the entries that may be deleted."""
+    """Return the entries that can be deleted and are not 0."""
     kept = sparse.csr_array(matrix * (np.isfinite(costs) & ((costs == 0) | (limit > 0))))
     kept.eliminate_zeros()
     return kept
 
 
 def _like(matrix: Any, entries: sparse.csr_array, chosen: Any) -> Any:
-    """Return what is chosen of the entries, sparse where the matrix is."""
+    """Return the numbers `chosen`, one for each entry, as a matrix that is sparse if `matrix` is."""
     found = sparse.csr_array((chosen, entries.indices, entries.indptr), shape=entries.shape)
     return found if sparse.issparse(matrix) else found.toarray()
 
 
 def random_deletions(X: Any, budget: Any, values: Any = None, *, random_state: Any = None) -> Any:
-    """Return features of each row to delete, drawn at random from those that are not 0 while they fit the budget.
+    """Return random features of each row to delete, drawn from those that are not 0 while they fit the budget.
 
-    With unit values that is every set of `budget` such features alike, as in the experiments of Globerson and Roweis.
+    With unit values every set of `budget` nonzero features is equally likely, as in the experiments of Globerson and
+    Roweis.
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ def random_deletions(X: Any, budget: Any, values: Any = None, *, random_state: A
     Returns
     -------
     {ndarray, csr_array} of shape (n_samples, n_features)
-        True where a feature is deleted; sparse where X is.
+        True where a feature is deleted. Sparse if X is.
 
     Examples
     --------
@@ -129,12 +131,13 @@ def random_deletions(X: Any, budget: Any, values: Any = None, *, random_state: A
 
 
 def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) -> Array:
-    r"""Return how much of each row can be deleted, whatever it is, before the prediction of a linear classifier changes.
+    r"""Return the budget of deletions, whichever they are, that each prediction of a linear classifier survives.
 
-    With unit values it is the largest number K of features: the K largest gains :math:`y w_j x_j > 0` add up to less than the
-    score's size, K + 1 do not; K v where all values are v (but for some of 0 and inf). With other values it is the budget at
-    which deletions in parts change the prediction; all whole deletions worth less leave it. Several classes: the smallest over
-    all other classes l, with :math:`(w_k - w_l)_j x_j` and :math:`f_k - f_l`, k being predicted.
+    With unit values it is the largest number K of features such that the K largest gains :math:`y w_j x_j > 0` add up
+    to less than the absolute score. If all values except 0 and inf equal v, it is K v. With other values it is the
+    budget at which deletions in parts change the prediction; whole deletions worth less never change it. For several
+    classes, with k predicted, it is the smallest result over all other classes l, with gains :math:`(w_k - w_l)_j x_j`
+    and the lead :math:`f_k - f_l`.
 
     Parameters
     ----------
@@ -147,8 +150,8 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
     Returns
     -------
     ndarray of shape (n_samples,)
-        inf where nothing changes the prediction, 0 also where the score is a tie. Rounded down: a lead that rounding alone may
-        account for is none.
+        inf if no deletion changes the prediction; 0 also if the score is a tie. Rounded down: a lead that may be due to
+        rounding alone counts as 0.
 
     Examples
     --------
@@ -166,7 +169,7 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
         )
     costs = feature_costs(values, W.shape[1], call % "values")
     if len(W) == 1:
-        # the class whose score is 0 everywhere
+        # two classes: add a class whose score is always 0
         W, b = np.vstack([np.zeros(W.shape[1]), W]), np.append(0.0, b)
     scores = np.asarray(rows @ W.T + b)
     errors = product_error(rows, np.abs(W), np.abs(b), W.shape[1])
@@ -181,15 +184,15 @@ def deletions_survived(coef: Any, intercept: Any, X: Any, values: Any = None) ->
 
 
 def lead_survives(gains: Any, leads: Array, costs: Array) -> Array:
-    """Return what may be deleted of each row before all that its deletions gain reaches its lead, shape (n_samples,).
+    """Return the budget of deletions that each lead survives: up to it, the gains add up to less than the lead.
 
     Parameters
     ----------
     gains : {ndarray, csr_array} of shape (n_samples, n_features)
     leads : ndarray of shape (n_samples,)
-        What rounding may have added to them taken off.
+        The leads, less what rounding may have added to them.
     costs : ndarray of shape (n_features,)
-        As `feature_costs` gives them.
+        The deletion costs, as returned by `feature_costs`.
     """
     is_finite = np.isfinite(costs)
     if not np.all(is_finite):
@@ -198,16 +201,16 @@ def lead_survives(gains: Any, leads: Array, costs: Array) -> Array:
         whole, parts = Knapsacks(gains.indptr, costs[gains.indices], 1.0).cost_to_gain(gains.data, leads)
     else:
         whole, parts = cost_to_gain(gains, costs, leads)
-    # equal costs: whole numbers of items, which nothing rounds
+    # with equal costs the result is a whole number of items, without rounding errors
     return whole if len(np.unique(costs[costs > 0])) <= 1 else parts * (1 - gamma(len(costs)))
 
 
 @arguments(method=Choice("mutual_information"), n_bins=Count(2))
 def feature_values(X: Any, y: Any, *, method: str = "mutual_information", n_bins: int = 10) -> Array:
-    r"""Return values of the features by what each of them says about the class, on average 1.
+    r"""Return values of the features by their mutual information with the class, scaled to an average of 1.
 
-    :math:`v_j = n I_j / \sum_k I_k` with n features and the plug-in mutual information :math:`I_j` of y and of feature j, cut
-    into `n_bins` bins of about as many rows each (not at all where it has no more than that many values).
+    :math:`v_j = n I_j / \sum_k I_k` with n features and the plug-in mutual information :math:`I_j` of y and feature j.
+    The feature is cut into `n_bins` bins with about equally many rows, unless it has at most `n_bins` different values.
 
     Parameters
     ----------
@@ -240,16 +243,16 @@ def feature_values(X: Any, y: Any, *, method: str = "mutual_information", n_bins
 
 
 def _cut(column: Array, n_bins: int) -> Any:
-    """Return the bin of each number."""
+    """Return the bin of each number of a column."""
     known, codes = np.unique(column, return_inverse=True)
     if len(known) <= n_bins:
         return codes
-    # a number that many rows share may be several quantiles at once, and ends one bin only
+    # a value that many rows share may be several quantiles, but must end one bin only
     return np.searchsorted(np.unique(np.quantile(column, np.arange(1, n_bins) / n_bins)), column, side="right")
 
 
 def _information(bins: Any, codes: Any, n_classes: int) -> float:
-    """Return the mutual information, in nats, of two codes as they occur together; what is rounding is 0."""
+    """Return the mutual information of two codes, in nats, from their joint frequencies; 0 if it is only rounding."""
     joint = np.bincount(bins * n_classes + codes, minlength=(bins.max() + 1) * n_classes).reshape(-1, n_classes)
     joint = joint / joint.sum()
     apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))

@@ -1,4 +1,4 @@
-"""Noise that replaces entries at random by fillers, such as missing entries by means."""
+"""Noise that replaces random entries by fillers, as missing entries are replaced by means."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEAN, OBSERVED = "mean", "observed"
 
 
 class DropoutNoise(UncertaintySet):
-    r"""Each entry goes missing with a probability, and its place is taken by a filler: what a model is trained to be ready for.
+    r"""Noise for training: each entry goes missing with some probability, and a filler takes its place.
 
     Entry :math:`x_{ij}` stays with probability :math:`1 - p_j`, independently of all else, and becomes :math:`a_j` otherwise.
     A linear score of such a row has the mean and the variance
@@ -31,25 +31,25 @@ class DropoutNoise(UncertaintySet):
     .. math:: w^\top \bigl(x_i - p \circ (x_i - a)\bigr) + b, \qquad
               t_i(w)^2 = \sum_j p_j (1 - p_j) (x_{ij} - a_j)^2 w_j^2 ,
 
-    and is taken for Gaussian with these, so that ``GaussianRobustClassifier(DropoutNoise(0.3))`` is trained for deletion at
-    random without a single copy: rows are moved towards the filler, and the rest is noise. What is stated besides of the
-    entries' errors, of covariance C, counts where they stay: :math:`C_{jk} (1 - p_j)(1 - p_k)`, and :math:`C_{jj} (1 - p_j)`
-    on the diagonal.
+    and is approximated by a Gaussian with this mean and variance. So ``GaussianRobustClassifier(DropoutNoise(0.3))`` is
+    trained for random deletion without copies of the rows: rows are moved towards the filler, and the rest is noise. If
+    errors of the entries with covariance C are stated too, they count for entries that stay:
+    :math:`C_{jk} (1 - p_j)(1 - p_k)`, and :math:`C_{jj} (1 - p_j)` on the diagonal.
 
-    It is of training alone: rows that are asked about are what they are, with the filler where they lack an entry. Fill in
-    the training rows and these alike, by means before the model, as SimpleImputer and StandardScaler do. What is filled
-    in like that already is at the filler: it has nothing to lose, and no noise.
+    The noise applies to training only: at prediction, rows are taken as given, with the filler for missing entries.
+    Fill in missing entries of training rows and later rows alike, with means, before the model, as SimpleImputer and
+    StandardScaler do. Entries filled in this way are already at the filler, so they have no noise.
 
     Parameters
     ----------
     share : float, array-like of shape (n_features,) or "observed", default=0.3
-        p, from 0 to below 1; "observed": the share of missing entries of each column, of rows that have some. Classifiers take
-        no missing entries: state it in an UncertainPipeline that fills them in. Columns that are no numbers, or that have no
-        known entry, do not drop out.
+        p, from 0 to below 1. "observed" is the share of missing entries in each column of the training rows.
+        Classifiers take no missing entries, so use "observed" in an UncertainPipeline that fills them in. Columns that
+        are not numeric, or have no known entry, do not drop out.
     filler : float, array-like of shape (n_features,) or "mean", default="mean"
-        a; "mean": the mean of each column's known entries.
+        a; "mean" is the mean of the known entries of each column.
     multiple : float, default=1.0
-        Multiplies the errors: with 0.5 an entry goes half way to the filler, and stated errors are halved.
+        Multiplies the errors: with 0.5, an entry moves half way to the filler, and stated errors are halved.
 
     References
     ----------
@@ -99,8 +99,8 @@ class DropoutNoise(UncertaintySet):
         if is_open[0]:
             if missing is None or not np.any(missing[:, is_known]):
                 raise ValueError(
-                    f"{call}(share={OBSERVED!r}): no entry of X is missing, so that none says how many will be. Give a share, "
-                    "or let the rows with missing entries reach it: make_uncertain_pipeline(SimpleImputer(), ..., "
+                    f"{call}(share={OBSERVED!r}): no entry of X is missing, so the share cannot be estimated. Give a "
+                    "share, or let the rows with missing entries reach it: make_uncertain_pipeline(SimpleImputer(), ..., "
                     f"GaussianRobustClassifier({call}({OBSERVED!r})))."
                 )
             share = missing.mean(axis=0)
@@ -130,7 +130,7 @@ class DropoutNoise(UncertaintySet):
         return given
 
     def _away(self, X: Any) -> tuple[Array, Any]:
-        """Return p, and the distances of the entries of rows from the filler."""
+        """Return p, and the rows minus the filler."""
         n = X.shape[1]
         filler = per_feature(self.filler, n, f"{type(self).__name__}(filler=...)", "filler")
         if not np.any(filler):
@@ -152,8 +152,8 @@ class DropoutNoise(UncertaintySet):
         return self._bound(X, p, away, metadata).scaled(self._size)
 
     def _bound(self, X: Any, p: Array, away: Any, metadata: Mapping[str, Any]) -> RowSets:
-        # an entry that stays with probability k and has the error variance C has the variance p k (x - a)^2 + k C; two that
-        # stay independently have the covariance k_j k_l C_jl
+        # an entry that stays with probability k and has error variance C has the variance p k (x - a)^2 + k C; two
+        # entries, which stay independently, have the covariance k_j k_l C_jl
         keeps = 1 - p
         own = {name: value for name, value in metadata.items() if value is not None}
         moves = rescaled(away if sparse.issparse(away) else np.asarray(away), np.ones(X.shape[0]), np.sqrt(p * keeps))
@@ -166,7 +166,7 @@ class DropoutNoise(UncertaintySet):
         if "X_std" in known:
             return DiagonalEllipsoids.of(np.hypot(dense(lost), np.sqrt(keeps) * known["X_std"]))
         factor = known["X_factor"]
-        # keeps times the factor accounts for k^2 C_jj of the diagonal, so k C_jj - k^2 C_jj = p k C_jj is added
+        # keeps * factor gives k^2 C_jj on the diagonal, so the remaining k C_jj - k^2 C_jj = p k C_jj is added
         alone = np.hypot(dense(lost), np.sqrt(p * keeps) * np.sqrt(np.square(factor).sum(axis=2)))
         return FactorEllipsoids(np.concatenate([keeps[:, None] * factor, alone[:, :, None] * np.eye(len(p))], axis=2))
 

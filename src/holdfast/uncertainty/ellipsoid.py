@@ -15,22 +15,22 @@ from holdfast.uncertainty.sized import SizedSet
 
 
 class Ellipsoid(SizedSet):
-    r"""The ellipsoid :math:`\delta_i^\top E_i^{-1} \delta_i \le r^2`: errors that are larger, or go together, in some
-    directions.
+    r"""The ellipsoid :math:`\delta_i^\top E_i^{-1} \delta_i \le r^2`: correlated errors, larger in some directions.
 
-    It pushes a score by at most :math:`r \sqrt{w^\top E_i w}`. E may be singular: directions outside its range are exact.
+    It changes a score by at most :math:`r \sqrt{w^\top E_i w}`. E may be singular: directions outside its range are
+    exact.
 
     Parameters
     ----------
     radius : float, default=None
-        r, which multiplies the axes; None takes them as stated, r = 1, and is an error where neither `shape` nor rows state
-        any.
+        r, which multiplies the axes. None means r = 1, and is an error if neither `shape` nor metadata states the axes.
     shape : array-like of shape (n_features, n_features) or (n_features,), default=None
-        E, or its diagonal, common to all rows, in squared units of the features; None for a ball.
+        E, or its diagonal, common to all rows, in squared units of the features. None for a ball, or if ``fit`` is
+        given the ellipsoids.
 
     Notes
     -----
-    Ellipsoids that differ by row go to ``fit`` as ``X_std`` (the lengths of axes along the features), ``X_cov`` (E_i) or
+    Ellipsoids that differ by row go to ``fit`` as ``X_std`` (semi-axes along the features), ``X_cov`` (E_i) or
     ``X_factor`` (:math:`F_i`, :math:`E_i = F_i F_i^\top`).
 
     Examples

@@ -1,4 +1,4 @@
-"""Ellipsoids: sets themselves, or the one-deviation ellipsoids of Gaussian noise."""
+"""Ellipsoids: uncertainty sets, or the one-standard-deviation ellipsoids of Gaussian noise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EllipsoidSets(RowSets):
 
     @abstractmethod
     def _normal(self, rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Any, Array]:
-        """Return F_i v_i with v_i standard normal, and the squares of the lengths of v_i."""
+        """Return F_i v_i with v_i standard normal, and the squared lengths of v_i."""
 
     def gaussian(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
         return self._normal(rng, shape)[0]
@@ -52,7 +52,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
 
     @cached_property
     def is_full(self) -> bool:  # type: ignore[override]
-        """Whether the support is 0 at w = 0 only; computed when asked, as a matrix has to be decomposed."""
+        """Whether the support is 0 at w = 0 only; computed on request, as it takes a decomposition of a matrix."""
         return bool(np.all(self.factor > 0)) if self.factor.ndim < 2 else _has_full_rank(self.factor)
 
     def root(self, w: Array) -> Array:
@@ -71,7 +71,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         return norm(self.root(w))
 
     def interval_form(self) -> IntervalForm | None:
-        # without extent it is a box too
+        # the set {0} is a box too
         return None if np.any(self.factor) else IntervalForm(np.zeros(()), None, None)
 
     @remembered
@@ -127,14 +127,14 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         if self.factor.ndim == 2:
-            # entries of the target may come from features of very different scales: in units of their own sums, one cutoff of
-            # the extents and one tolerance of rounding suit all
+            # the scales of the features may differ widely: dividing by `sizes` lets one cutoff and one rounding
+            # tolerance serve all features
             unit = np.where(sizes > 0, sizes, 1.0)
             basis, extents, back = np.linalg.svd(self.factor / unit[:, None], full_matrices=False)
             kept = extents > FLAT * np.max(extents, initial=0.0)
             along = coordinates_in(basis[:, kept], target / unit, sizes / unit)
             return np.inf if along is None else float(norm(back[kept].T @ (along / extents[kept])))
-        # a diagonal factor is undone feature by feature, with no decomposition and no cutoff
+        # a diagonal factor is inverted feature by feature, without a decomposition or a cutoff
         v = ratio(target, np.broadcast_to(self.factor, target.shape))
         return np.inf if np.any(np.abs(target - self.spread(v)) > MISSED * sizes) else float(norm(v))
 
@@ -157,7 +157,7 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
         return CommonEllipsoid(coordinates.T) if self.factor.ndim == 2 else self
 
     def image(self, map: Any) -> CommonEllipsoid:
-        # a ball stays a ball, whose support needs no matrix
+        # an isometry maps a ball to a ball, whose support needs no matrix
         if self.factor.ndim == 0 and map.isometry is not None:
             return CommonEllipsoid(map.isometry * self.factor)
         if self.factor.ndim < 2 and map.is_monomial:
@@ -195,12 +195,13 @@ class CommonEllipsoid(EllipsoidSets, CommonSet):
 
 
 def coordinates_in(basis: Array, target: Array, sizes: Array) -> Array | None:
-    """Return the coordinates of a target in an orthonormal basis, None if more than rounding of it is outside of the span.
+    """Return the coordinates of a target in an orthonormal basis; None if it is outside the span by more than rounding.
 
-    The target's entries come from sums of terms of these `sizes`; what their rounding contributes is projected with them.
+    Each entry of the target is a sum whose terms add up to `sizes` in absolute value, which sets its rounding error.
+    The projection spreads these errors over all entries.
     """
     along = basis.T @ target
-    # projecting adds the rounding of each entry to all others
+    # bounds on the rounding errors after the projection, which adds those of each entry to all others
     rounded = sizes + np.abs(basis) @ (np.abs(basis).T @ sizes)
     return None if np.any(np.abs(target - basis @ along) > MISSED * rounded) else along
 
@@ -210,10 +211,10 @@ def _has_full_rank(factor: Array) -> bool:
 
 
 def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportProgram:
-    """Return the program of supports :math:`t_i(w) = |L_i w|_2`, L_i being the next `counts[i]` rows of `lines`."""
+    """Return the program of the supports :math:`t_i(w) = |L_i w|_2`; L_i is the next `counts[i]` rows of `lines`."""
     n_sets, (n_lines, n_features) = len(counts), lines.shape
     G = sparse.csr_array(sparse.block_diag([lines, sparse.eye_array(n_sets)]))
-    # a second-order cone lists the bound of the norm first, then the lines
+    # a second-order cone lists the bound on the norm first, then the lines
     order = np.insert(np.arange(n_lines), np.cumsum(counts) - counts, n_lines + np.arange(n_sets))
     T = sparse.hstack([sparse.csr_array((n_sets, n_features)), sparse.eye_array(n_sets)])
     owner = sparse.csr_array(
@@ -222,7 +223,8 @@ def norm_program(lines: sparse.csr_array, counts: NDArray[np.intp]) -> SupportPr
 
     def points(budgets: Array, multipliers: Array) -> Array:
         tails = multipliers[order < n_lines]
-        # a multiplier over its budget is a point of the unit ball; divided by its own length where a solver leaves it outside
+        # a multiplier divided by its budget is a point of the unit ball; divided by its own length if the solver leaves
+        # it outside
         lengths = np.sqrt(owner @ np.square(tails))
         pulls = rescaled(owner, ratio(-1.0, np.maximum(budgets, lengths)), tails) @ lines
         return dense(pulls)

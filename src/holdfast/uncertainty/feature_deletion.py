@@ -22,26 +22,27 @@ MISSING_VALUE = "missing"
 
 
 class FeatureDeletion(UncertaintySet):
-    r"""Features of each row may be deleted, that is set to 0, up to a budget.
+    r"""Features of each row may be deleted, that is, set to 0, within a budget.
 
-    Deleting feature j costs :math:`v_j`, and a row's deletions cost at most N together. Where parts of features may be deleted
-    as well, the set of row x is :math:`\{-s\,x \circ d : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, and a row with label y
-    loses at most
+    Deleting feature j costs :math:`v_j`, and the deletions of a row cost at most N in total. If parts of features may
+    be deleted too, the set of row x is :math:`\{-s\,x \circ d : 0 \le d \le 1, \sum_j d_j v_j \le N\}`, and a row with
+    label y loses at most
 
     .. math:: \max_d \sum_j d_j\, s\,y x_j w_j
               = \min_{\lambda \ge 0} N\lambda + \sum_j (s\,y x_j w_j - \lambda v_j)_+
 
-    of its margin: with s = 1, unit values and an integer N the sum of the N largest positive :math:`y x_j w_j`, as if features
-    were deleted as a whole. For other values it is an upper bound on that (what whole deletions can do is a 0-1 knapsack, see
-    :func:`holdfast.uncertainty.deletions.worst_deletions`); features with :math:`v_j > N`, which cannot be deleted as a whole,
-    may be given the value inf, and integer values an integer budget, to make it tighter.
+    of its margin. With s = 1, unit values and an integer N this is the sum of the N largest positive :math:`y x_j w_j`,
+    the same as for deletions of whole features. For other values it is an upper bound on the loss by whole deletions
+    (which is a 0-1 knapsack, see :func:`holdfast.uncertainty.deletions.worst_deletions`). To make it tighter, give the
+    value inf to features with :math:`v_j > N`, which cannot be deleted as a whole, and round the budget down if all
+    values are integers.
 
-    The set always holds these partial deletions. For linear models :func:`holdfast.evaluate.robust_accuracy` and
-    :func:`holdfast.evaluate.worst_case` are exact for the set, so the accuracy may be lower than whole deletions would leave
-    it; :func:`holdfast.evaluate.robustness_curve` with ``adversary="exact"`` deletes whole features only.
+    The set always contains the partial deletions. For linear models :func:`holdfast.evaluate.robust_accuracy` and
+    :func:`holdfast.evaluate.worst_case` are exact for the set, so the accuracy may be lower than under whole deletions.
+    :func:`holdfast.evaluate.robustness_curve` with ``adversary="exact"`` deletes whole features only.
 
-    ``RobustLinearClassifier(FeatureDeletion(K), alpha=1/C)`` is FDROP of Globerson and Roweis, with at most K deletions in
-    place of exactly K; with K = 0 the plain SVM. With ``exactly=True`` it is FDROP as published:
+    ``RobustLinearClassifier(FeatureDeletion(K), alpha=1/C)`` is FDROP of Globerson and Roweis, with at most K deletions
+    instead of exactly K; K = 0 gives the plain SVM. ``exactly=True`` gives FDROP as published:
     :math:`\sum_j d_j v_j = N`, and :math:`\lambda` may be negative.
 
     Parameters
@@ -49,16 +50,16 @@ class FeatureDeletion(UncertaintySet):
     budget : float
         N >= 0, below the sum of all values.
     values : array-like of shape (n_features,), default=None
-        v >= 0, 1 each by default. inf: cannot be deleted; 0: can be deleted free of charge.
+        v >= 0, 1 for every feature by default. A feature of value inf cannot be deleted; one of value 0 can at no cost.
     share : float, default=1.0
         s, the share of its value that a deleted feature loses: 1 sets it to 0, 0.5 to half, 2 to its negative.
     exactly : bool, default=False
-        Whether features worth N are deleted even where that does no harm. Rows with zeros worth N can always delete these;
-        elsewhere it takes a dense matrix of all rows.
+        Whether deletions cost exactly N, even where they do no harm. This does not matter if every row has zeros worth
+        N, which it can delete; otherwise it takes a dense matrix of all rows.
     filler : float, array-like of shape (n_features,) or "missing", default=0.0
-        What a deleted feature is set to in place of 0, such as what becomes of 0 when features are centred: x is then counted
-        from there. "missing": whatever becomes 0 in the units of the classifier, behind scalers, such as the mean of a column
-        behind a StandardScaler; 0 where there are none.
+        The value of a deleted feature in place of 0, such as the value 0 is mapped to when features are centred; x is
+        then measured from the filler. "missing" is the value that scalers before the classifier map to 0, such as the
+        mean of a column before a StandardScaler; without scalers it is 0.
 
     References
     ----------
@@ -101,8 +102,8 @@ class FeatureDeletion(UncertaintySet):
         filler = self.fillers(n_features)
         rows = numbers(X, "X=...", "X")
         rows = dense(rows) - filler if np.any(filler) else rows
-        # deleting an entry of 0 changes nothing but uses up budget: what has to be spent may be where a row has enough zeros,
-        # and elsewhere zeros are stored
+        # deleting an entry of 0 changes nothing but uses up budget. So `exactly` makes no difference if every row has
+        # enough zeros; otherwise zeros are stored, to be deleted
         is_spent = bool(self.exactly) and not _zeros_pay(rows, np.where(lost > 0, values, 0.0), budget)
         if is_spent and budget > 0 and share > 0:
             moves = _every_entry(dense(rows), np.flatnonzero(lost), -share)
@@ -122,7 +123,7 @@ class FeatureDeletion(UncertaintySet):
         )
 
     def fillers(self, n_features: int) -> Array:
-        """Return what deleted features are set to, one number or one for each feature."""
+        """Return the values of deleted features: one number, or one for each feature."""
         call = f"{type(self).__name__}(filler={short(self.filler)})"
         if isinstance(self.filler, str):
             if self.filler != MISSING_VALUE:
@@ -135,7 +136,7 @@ class FeatureDeletion(UncertaintySet):
             return self
         filler, scales = np.zeros(map.shape[1]), map.scales
         moves = np.flatnonzero(scales != 0)
-        # the value that becomes 0 behind scale * x + offset
+        # the x with scale * x + offset = 0
         filler[map.sources[moves]] = -map.offset[moves] / scales[moves]
         return FeatureDeletion(**(self.get_params(deep=False) | {"filler": filler}))
 
@@ -148,7 +149,7 @@ class FeatureDeletion(UncertaintySet):
             )
         values = feature_costs(self.values, n_features, f"{type(self).__name__}(values=...)")
         filler = self.fillers(n_features)
-        # an output that does not depend on its input loses nothing when the input is deleted
+        # an output that does not depend on its input does not change when the input is deleted
         kept = np.where(map.scales != 0, values[map.sources], np.inf)
         there = map(np.broadcast_to(filler, (1, n_features)))[0]
         is_same = self.values is None and np.array_equal(kept, values)
@@ -182,7 +183,7 @@ def _zeros_pay(rows: Any, values: Array, budget: float) -> bool:
 
 
 def _every_entry(X: Array, columns: NDArray[np.intp], factor: float) -> sparse.csr_array:
-    """Return some columns times a factor as a sparse matrix that stores zeros too."""
+    """Return the given columns times a factor, as a sparse matrix that also stores zeros."""
     n = X.shape[0]
     entries = (factor * X[:, columns]).ravel(), np.tile(columns, n), len(columns) * np.arange(n + 1)
     return sparse.csr_array(entries, shape=X.shape)

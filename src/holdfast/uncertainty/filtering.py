@@ -1,4 +1,4 @@
-"""Entries that are small beside their own uncertainty, set to 0 at a price."""
+"""Filtering: entries that are small compared with their uncertainty are set to 0, and their boxes enlarged."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from holdfast.uncertainty.minkowski import sum_of
 from holdfast.uncertainty.row_boxes import RowBoxes
 
 BLOCK_ROWS = 4096
-"""Rows that are filtered at a time."""
+"""The number of rows filtered at a time."""
 FEW = 0.1
-"""Share of entries up to which they are kept as a sparse matrix."""
+"""Up to this share of the entries, they are kept as a sparse matrix."""
 
 
 def filtered(X: Any, form: IntervalForm, threshold: float) -> tuple[sparse.csr_array, sparse.csr_array]:
-    r"""Return X with its entries :math:`|x_{ij}| \le \epsilon s_{ij}` set to 0, and the sizes :math:`|x_{ij}|` of these.
+    r"""Return X with entries :math:`|x_{ij}| \le \epsilon s_{ij}` set to 0, and the sizes :math:`|x_{ij}|` of these.
 
-    The boxes of `form` reach from their rows to either side by :math:`s_{ij}` at least: their half-widths less the distance of
-    their centres.
+    Here :math:`s_{ij}` is the half-width of the boxes of `form` less the distance of their centre from the row: the
+    boxes reach at least this far to either side of the row. :math:`\epsilon` is the `threshold`.
     """
     blocks = (slice(start, start + BLOCK_ROWS) for start in range(0, X.shape[0], BLOCK_ROWS))
     kept, gone = zip(*(_filtered_rows(X, form, threshold, rows) for rows in blocks), strict=True)
@@ -30,10 +30,10 @@ def filtered(X: Any, form: IntervalForm, threshold: float) -> tuple[sparse.csr_a
 
 
 def _filtered_rows(X: Any, form: IntervalForm, threshold: float, rows: slice) -> tuple[Any, Any]:
-    """Return the same for some rows."""
+    """Return the results of `filtered` for some rows."""
     block = sparse.csr_array(X[rows])
     block.sum_duplicates()
-    # reach is asked for at the stored entries alone, so that nothing of the size of the block is formed
+    # the reach is computed at stored entries only, so that no dense array of the size of the block is formed
     entries = sparse.csr_array((np.ones(block.nnz), block.indices, block.indptr), shape=block.shape)
     reach = entries.multiply(np.broadcast_to(form.common, (1, block.shape[1])))
     if form.own is not None:
@@ -48,10 +48,11 @@ def _filtered_rows(X: Any, form: IntervalForm, threshold: float, rows: slice) ->
 
 
 def enlarged(bound: RowSets, form: IntervalForm, threshold: float, sizes: sparse.csr_array) -> RowSets:
-    r"""Return the sets with the half-widths of filtered entries enlarged by their `sizes`, which no radius multiplies.
+    r"""Return the sets with the half-widths of filtered entries enlarged by `sizes`, which no radius multiplies.
 
-    Where nearly all entries are filtered and half-widths are sparse but for a common row, they are enlarged by
-    :math:`\epsilon s_{ij} \ge |x_{ij}|` instead: then only those that are left differ, and half-widths stay as sparse as rows.
+    If nearly all entries are filtered and the half-widths are sparse apart from a common row, they are enlarged by
+    :math:`\epsilon s_{ij} \ge |x_{ij}|` instead. Then only the unfiltered entries deviate from the common row, and the
+    half-widths stay as sparse as the rows.
     """
     n_samples, n_features = sizes.shape
     share = sizes.nnz / (n_samples * n_features)

@@ -1,4 +1,4 @@
-"""Gaussian noise of the features: a standard deviation, a covariance or a factor, for all rows or for each."""
+"""Gaussian noise of the features, stated by standard deviations, a covariance or a factor, for all rows or by row."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ UNKNOWN: dict[str | None, Callable[[Array], RowSets]] = {
     "variances": CommonDiamond,
     "correlations": CommonBox,
 }
-"""What may be unknown of a covariance, and the set whose support is the worst deviation."""
+"""The unknown part of a covariance, and the set whose support is the largest standard deviation of the score."""
 
 
 class GaussianNoise(UncertaintySet):
     r"""Gaussian noise :math:`\delta_i \sim N(0, C_i)` on the features; the score's standard deviation is
     :math:`t_i(w) = \sqrt{w^\top C_i w}`.
 
-    State what is common to all rows here, in one of the three ways, and what differs by row as metadata of ``fit``
-    (``X_std``, ``X_cov`` or ``X_factor``); a scalar `std` then multiplies the metadata.
+    State noise common to all rows here, by one of `std`, `cov` and `factor`. Noise that differs by row goes to ``fit``
+    as ``X_std``, ``X_cov`` or ``X_factor``; a scalar `std` then multiplies these.
 
     Parameters
     ----------
@@ -39,17 +39,18 @@ class GaussianNoise(UncertaintySet):
     cov : array-like of shape (n_features, n_features), default=None
         Covariance of the noise; may be singular.
     factor : array-like of shape (n_features, r), default=None
-        A factor F of the covariance F F', for noise that a few sources cause together.
+        A factor F of the covariance F F', for noise that comes from a few common sources.
     unknown : {None, "variances", "correlations"}, default=None
-        What is unknown of the covariance C besides `std`; the worst C that agrees with the rest is assumed.
+        The part of the covariance C that is unknown besides `std`; the worst C that agrees with `std` is assumed.
 
-        - None: nothing, errors are independent, or have the covariance that is stated. One number `std` holds as well for
-          all covariances of trace, or largest eigenvalue, at most std**2, which have the same
-          :math:`t = \mathrm{std}\,|w|_2` at the worst.
-        - "variances": errors are independent, and of their variances it is only known that they add up to at most std**2,
-          one number; :math:`t = \mathrm{std}\,\max_j |w_j|`.
-        - "correlations": each feature's deviation is at most its std, one number or one for each feature, and the errors may be
-          correlated in any way; :math:`t = \sum_j \mathrm{std}_j |w_j|`, which makes many coefficients exactly 0.
+        - None: nothing is unknown; errors are independent, or have the stated covariance. A single number `std` also
+          covers all covariances with trace, or with largest eigenvalue, at most std**2: their worst case is the same
+          :math:`t = \mathrm{std}\,|w|_2`.
+        - "variances": errors are independent, and only a bound on the sum of their variances is known, std**2 with one
+          number `std`; :math:`t = \mathrm{std}\,\max_j |w_j|`.
+        - "correlations": the standard deviation of each feature is at most `std` (one number, or one for each feature),
+          and the errors may be correlated in any way; :math:`t = \sum_j \mathrm{std}_j |w_j|`. This makes many
+          coefficients exactly 0.
 
     Examples
     --------
@@ -129,7 +130,7 @@ class GaussianNoise(UncertaintySet):
             for name, value in self.get_params(deep=False).items()
             if name in scaled and value is not None
         }
-        # with values by row, std multiplies them
+        # if nothing is stated here, values come by row, and std multiplies them
         return type(self)(**(self.get_params(deep=False) | (larger or {"std": factor})))
 
     def _check_unknown(self, given: Mapping[str, Any]) -> None:
@@ -192,12 +193,12 @@ class GaussianNoise(UncertaintySet):
 
 
 class NoiseOfRows(GaussianNoise):
-    """Gaussian noise as ``X_std``, ``X_cov`` or ``X_factor`` state it row by row; none where they are not given.
+    """Gaussian noise stated row by row as ``X_std``, ``X_cov`` or ``X_factor``; no noise if none of them is given.
 
     Parameters
     ----------
     multiple : float, default=1.0
-        Multiplies what they state.
+        Multiplies the stated noise.
     """
 
     def __init__(self, multiple: float = 1.0):
@@ -212,7 +213,7 @@ class NoiseOfRows(GaussianNoise):
         return GaussianNoise(self.multiple if stated(self, metadata) else 0.0).at(X, metadata)
 
     def as_stated(self, metadata: Mapping[str, Any]) -> GaussianNoise:
-        # at prediction, rows without values by row are an error rather than exact
+        # at prediction, rows without stated noise are an error, not taken as exact
         return GaussianNoise()
 
     def image(self, map: Any, metadata: Mapping[str, Any]) -> tuple[UncertaintySet, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Images of sets under linear maps: what becomes of errors when rows are scaled, mixed or projected."""
+"""Images of sets under linear maps: the errors of rows that are scaled, mixed or projected."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from holdfast.uncertainty.gaussian import GaussianNoise
 from holdfast.uncertainty.interval_box import IntervalBox
 
 SPLIT = 1e-6
-"""Relative accuracy of the test of whether a point is in an image."""
+"""Relative accuracy of the test whether a point is in an image."""
 
 
 def image_of(bound: RowSets, map: AffineMap) -> RowSets:
-    """Return the images of sets, in a special form where there is one."""
+    """Return the images of sets, as sets of a special form if the image has one, otherwise as `Images`."""
     found = bound.image(map)
     return Images(bound, map) if found is None else found
 
 
 class Images(RowSets):
-    r"""The sets :math:`A S_i` with supports :math:`t_i(w) = t_{S_i}(A^\top w)`: zonotopes, for boxes.
+    r"""The sets :math:`A S_i` with supports :math:`t_i(w) = t_{S_i}(A^\top w)`; for boxes, these are zonotopes.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ class Images(RowSets):
 
     @cached_property
     def is_full(self) -> bool:  # type: ignore[override]
-        """Whether the support is 0 at w = 0 only; computed when asked, as it takes a decomposition of the map."""
-        # t(w) = t_S(A'w) is 0 where A'w is, which is at w = 0 only if the rows of A are independent
+        """Whether the support is 0 at w = 0 only; computed on request, as it takes a decomposition of the map."""
+        # t(w) = t_S(A'w) is 0 if A'w = 0, which implies w = 0 only if the rows of A are independent
         return self.base.is_full and self.map.rank == self.map.shape[0]
 
     @cached_property
     def is_injective(self) -> bool:
-        """Whether no two points have the same image, so that each target comes from one point."""
+        """Whether no two points have the same image, so that each target is the image of at most one point."""
         return self.map.rank == self.map.shape[1]
 
     def support(self, w: Array) -> Array:
@@ -98,7 +98,7 @@ class Images(RowSets):
 
     def curvature(self, w: Array, first: Array, second: Array) -> Array:
         found = self._both(self.base.curvature(self.map.back(w), first, second))
-        # the products from either side round differently, and a factorisation reads one triangle only
+        # products from the left and the right round differently, and a factorisation reads one triangle only
         return 0.5 * (found + found.T)
 
     def curvature_product(self, w: Array, first: Array, v: Array) -> Array:
@@ -113,8 +113,8 @@ class Images(RowSets):
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         at = self.map.back(w)
         move = self.base.snapped_to_kinks(at, delta, factor) - at
-        # w has to meet A'(w + dw) = A'w + move where there is a move. Where rows of A' depend on one another, the others are
-        # left free, or nothing could move
+        # solve A'(w + dw) = A'w + move for dw, at entries with a move. If the rows of A' are dependent, the other
+        # entries are left free, as otherwise nothing could move
         near = (move != 0) | self.is_injective
         return w + linalg.pinv(dense(self.map.matrix)[:, near].T, rtol=FLAT) @ move[near] if np.any(move) else w
 
@@ -123,7 +123,7 @@ class Images(RowSets):
         return np.array([row._reaches(point, 1 + slack) for row, point in zip(rows, points, strict=True)])
 
     def _reaches(self, target: Array, size: float) -> bool:
-        """Return whether `size` times the set of a single row contains the target; stops as soon as either is proved."""
+        """Return whether `size` times the set of a single row contains the target; stops once yes or no is proved."""
         limit = size * (1 + SPLIT)
         return any(level <= limit for _, level in self._shares(target, np.ones(1), enough=limit))
 
@@ -134,23 +134,24 @@ class Images(RowSets):
     def _shares(
         self, target: Array, budgets: Array, sizes: Array | None = None, enough: float = 0.0
     ) -> Iterator[tuple[Array, float]]:
-        """Yield shares of the original sets that contain points with this image, each with its largest multiple of the budgets.
+        """Yield shares of the original sets whose images reach the target, each with its largest ratio to the budgets.
 
-        Nothing where no point has that image. Stops where hardly less is possible, or where more than `enough` is needed.
+        Yields nothing if the target is not an image. Stops once hardly less is possible, or once more than `enough` is
+        proved to be needed.
         """
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         back = linalg.pinv(dense(self.map.matrix), rtol=FLAT)
         nearest = back @ target
         if np.any(np.abs(target - self.map.moved(nearest)) > MISSED * (sizes + norm(sizes))):
             return
-        # the shortest point is cheap and often enough; it is the only one where the map is injective
+        # the shortest point is cheap and often good enough; if the map is injective, it is the only point
         first = (nearest, target, 1.0 if self.is_injective else 0.0)
         others = (
             (found.multiple * found.sets.base.adjoint(self.map.back(found.w), budgets), found.w, found.least)
             for found in approaches(self, target, budgets)
         )
         for point, w, least in chain([first], others):
-            # the shortest point with the image that is missing makes the image of the sum exact
+            # adding the shortest point whose image is the remainder makes the image exact
             there = point + back @ (target - self.map.moved(point))
             needed = self.base.required_share(there, budgets, self.base.support(self.map.back(w)))
             level = float(np.max(ratio(needed, np.sum(budgets) if self.is_common else budgets)))
@@ -173,7 +174,8 @@ class Images(RowSets):
     def exact_directions(self, n_features: int) -> Array:
         n_in = self.map.shape[1]
         exact = np.hstack([np.eye(n_in)[:, self.base.exact_features(n_in)], self.base.exact_directions(n_in)])
-        # an image is exact along w where A'w is an exact direction of the original set: what is left of A' without these is 0
+        # an image is exact along w if A'w is an exact direction of the original set, that is, if A'w without its
+        # projection onto these directions is 0
         basis = linalg.orth(exact)
         A = dense(self.map.matrix)
         return orthogonal_to(A - (A @ basis) @ basis.T)
@@ -185,7 +187,7 @@ class Images(RowSets):
             return None
 
         def through(matrix: Any) -> sparse.csr_array:
-            """Return a matrix of (A'w, more) as one of (w, more)."""
+            """Return the matrix, stated for (A'w, extra variables), as one for (w, extra variables)."""
             return sparse.csr_array(
                 sparse.hstack([matrix[:, :n_in] @ sparse.csr_array(self.map.matrix.T), matrix[:, n_in:]])
             )
@@ -193,7 +195,7 @@ class Images(RowSets):
         return SupportProgram(through(one.T), [(kind, sizes, through(G)) for kind, sizes, G in one.cones], one.points)
 
     def sum_of_points(self, points: Any, budgets: Array, size: float = 1.0) -> Array:
-        # points are given in the original sets, see `support_program`
+        # `points` lie in the original sets, see `support_program`
         return self.map.moved(self.base.sum_of_points(points, budgets, size))
 
     def image(self, map: AffineMap) -> RowSets:
@@ -239,22 +241,23 @@ class SmoothedImages(Images):
 
     def _of(self, base: RowSets, original: Any) -> SmoothedImages:
         made = SmoothedImages(original, self.delta)
-        # the smoothing depends on all rows, so it is taken over and not made anew for some of them
+        # the smoothing depends on all rows, so a selection of rows keeps it
         made.base = base
         return made
 
 
 class LinearImage(UncertaintySet):
-    r"""The errors A d of rows A x + c whose originals x have errors d: how a scaler or a projection changes a set.
+    r"""The errors A d of rows A x + c if the original rows x have errors d, as after a scaler or a projection.
 
-    It pushes a score by :math:`h(A^\top w)`, h being the support of the original set. Exact for every set and every A. Draws
-    are those of the original set, moved: uniform there, not in the image.
+    It changes a score by at most :math:`h(A^\top w)`, where h is the support of the original set. This is exact for
+    every set and every A. Draws are images of draws from the original set, so they are uniform in the original set, not
+    in the image.
 
     Parameters
     ----------
     original : UncertaintySet
-        In the units of x. Metadata are the original set's: by row and in the units of x, X_lower and X_upper being distances
-        from x.
+        In the units of x. The metadata are those of the original set, by row and in the units of x; X_lower and X_upper
+        are distances from x.
     matrix : {array-like, sparse array} of shape (n_out, n_in)
         A.
 
@@ -270,12 +273,12 @@ class LinearImage(UncertaintySet):
         self.matrix = matrix
 
     def stated_by_feature(self) -> dict[str, Any]:
-        """Return nothing: what the original set states belongs to the features of the original rows."""
+        """Return nothing, as the numbers of the original set refer to the features of the original rows."""
         return {}
 
     @property
     def metadata(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names that the original set takes."""
+        """The names of the metadata that the original set takes."""
         return self.original.metadata
 
     @property
@@ -288,22 +291,22 @@ class LinearImage(UncertaintySet):
 
     @property
     def is_expectation(self) -> bool:  # type: ignore[override]
-        """Whether the original set is."""
+        """Whether `is_expectation` holds for the original set."""
         return self.original.is_expectation
 
     @property
     def is_of_scores(self) -> bool:  # type: ignore[override]
-        """Whether the original set is."""
+        """Whether `is_of_scores` holds for the original set."""
         return self.original.is_of_scores
 
     @property
     def has_size(self) -> bool:  # type: ignore[override]
-        """Whether the set says it of which this is the image."""
+        """Whether the original set states its size."""
         return self.original.has_size
 
     @property
     def is_size(self) -> bool:  # type: ignore[override]
-        """Whether the original set is."""
+        """Whether `is_size` holds for the original set."""
         return self.original.is_size
 
     def at(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
@@ -311,7 +314,7 @@ class LinearImage(UncertaintySet):
         return image_of(self.original.at(originals, metadata), map)
 
     def _map_to(self, X: Any) -> tuple[AffineMap, Array]:
-        """Return the map, and rows of zeros in the place of the originals of X."""
+        """Return the map, and rows of zeros that stand for the original rows of X."""
         if not isinstance(self.original, UncertaintySet):
             raise ValueError(f"LinearImage(original={short(self.original):.80}): give a set, such as Box(0.1).")
         matrix = numbers(self.matrix, "LinearImage(matrix=...)", "matrix")

@@ -1,4 +1,4 @@
-"""Intervals around features, which need not be in their middle."""
+"""Intervals around features; a feature need not be in the middle of its interval."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from holdfast.uncertainty.sized import SizedSet
 
 
 class IntervalBox(SizedSet):
-    r"""The box :math:`r\,l_{ij} \le \delta_{ij} \le r\,u_{ij}`, :math:`l \le 0 \le u`: errors that may be larger one way.
+    r"""The box :math:`r\,l_{ij} \le \delta_{ij} \le r\,u_{ij}`, :math:`l \le 0 \le u`: errors larger on one side.
 
-    It pushes a score up by at most :math:`r \sum_j \max(l_{ij} w_j, u_{ij} w_j)`.
+    It raises a score by at most :math:`r \sum_j \max(l_{ij} w_j, u_{ij} w_j)`.
 
     Parameters
     ----------
     lower, upper : float or array-like of shape (n_features,), default=None
-        How far below (<= 0) and above (>= 0) its value each feature may be, common to all rows, in its units.
+        The ends of each feature's error, lower <= 0 and upper >= 0, common to all rows, in the units of the features.
     radius : float, default=1.0
-        r, which multiplies both.
+        r, which multiplies `lower` and `upper`, or the distances of ``X_lower`` and ``X_upper`` from X.
 
     Notes
     -----
     Intervals that differ by row go to ``fit`` as ``X_lower`` and ``X_upper``, arrays or sparse matrices of shape
-    (n_samples, n_features) with X_lower <= X <= X_upper: the interval itself, not its distance from X.
+    (n_samples, n_features) with X_lower <= X <= X_upper: the ends of the intervals, not their distances from X.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class IntervalBox(SizedSet):
                 "X_lower and X_upper."
             )
         lower, upper = row_offsets(X, own) if own else self._offsets(X.shape[1])
-        # halved together with the radius, in place: one array less of the size of X
+        # in place, to save an array of the size of X
         half, centre = upper - lower, upper + lower
         half *= 0.5 * size
         centre *= 0.5 * size
@@ -104,7 +104,7 @@ class IntervalBox(SizedSet):
         if not metadata or not map.is_monomial:
             return super().image(map, metadata)
         ends = [map.columns(metadata[name], map.scales) for name in ("X_lower", "X_upper")]
-        # a negative scale turns an interval around
+        # a negative scale swaps the ends of an interval
         return self, {"X_lower": sum((end < 0) * end for end in ends), "X_upper": sum((end > 0) * end for end in ends)}
 
     @classmethod
@@ -122,7 +122,7 @@ class IntervalBox(SizedSet):
 
 
 def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the offsets of the ends of the intervals from X, all sparse or all arrays."""
+    """Return the ends of the intervals minus X, both sparse or both arrays."""
     home = "IntervalBox(lower=..., upper=...)"
     if isinstance(X, np.ndarray) and (quick := _quick_offsets(X, own)) is not None:
         return quick
@@ -130,7 +130,7 @@ def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
     values = numbers(X, "X=...", "X", copy=False)
     is_sparse = all(sparse.issparse(end) for end in [values, *ends])
     below, above = ((end if is_sparse else dense(end)) - (values if is_sparse else dense(values)) for end in ends)
-    # values rounded to float32 may lie outside of ends in float64
+    # values rounded to float32 may lie outside ends given in float64
     slack = np.finfo(X.dtype).eps * abs(values if is_sparse else dense(values)) if X.dtype.kind == "f" else 0.0 * below
     for name, offset, is_wrong in (("X_lower", below, below > slack), ("X_upper", above, above < -slack)):
         if np.any(is_wrong.data if sparse.issparse(is_wrong) else is_wrong):
@@ -142,14 +142,14 @@ def row_offsets(X: Any, own: Mapping[str, Any]) -> tuple[Any, Any]:
             )
     if not is_sparse:
         return np.minimum(below, 0.0), np.maximum(above, 0.0)
-    # multiplying by a comparison keeps them sparse, which clipping does not
+    # multiplying by a comparison keeps the arrays sparse; clipping would not
     return (below < 0) * below, (above > 0) * above
 
 
 def _quick_offsets(X: Array, own: Mapping[str, Any]) -> tuple[Array, Array] | None:
-    """Return the offsets of intervals that are arrays without any fault, None for all others, of which more has to be said.
+    """Return the offsets quickly if the intervals are faultless arrays; None for all others, which need closer checks.
 
-    Where X_lower <= X <= X_upper the extreme ends bound all numbers: four extremes in place of a look at each of them.
+    If X_lower <= X <= X_upper, the extreme ends bound all numbers, so four extremes replace a check of each number.
     """
     lower, upper = own["X_lower"], own["X_upper"]
     if not all(

@@ -1,4 +1,4 @@
-"""Knapsacks: the most that items are worth within a budget, in shares, smoothly, or as a whole."""
+"""Knapsacks: the largest gain within a budget, from shares of items, from whole items, or smoothed."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ Where = slice | NDArray[Any]
 EVERYWHERE = slice(None)
 
 ROOT_STEPS = 100
-"""Newton steps to the prices, far more than are needed."""
+"""Limit on the Newton steps to the prices, far more than are needed."""
 BUDGET_ACCURACY = 1e-13
-"""Relative accuracy with which the budget is used up."""
+"""The budget is used up to this relative accuracy."""
 DECISIONS = 5e7
-"""Decisions of a dynamic program that are in memory at a time."""
+"""The number of decisions of a dynamic program in memory at a time."""
 LAST_STEP = 1e-3
-"""Share of the width below which a last Newton step is certain to improve the price."""
+"""A Newton step below this share of the width is certain to improve the price, so it is taken as the last one."""
 FEW_ITEMS = 8
-"""The best items of a row that are added up first: often they gain all that is wanted."""
+"""The number of best items added up first in each row; often they gain enough."""
 
 
 class Filled(NamedTuple):
-    """What is taken of the items of each row."""
+    """The shares of items taken in each row."""
 
     shares: Array
-    """How much of each item, in [0, 1]."""
+    """The share of each item, in [0, 1]."""
     prices: Array
-    """What one more unit of the budget would gain in each row."""
+    """The gain of each row per additional unit of budget."""
 
 
 class _Ranked(NamedTuple):
     shares: Array
     prices: Array
     margin: NDArray[np.intp]
-    """The item of each row that is taken in part, or the next one that would be; where the price is not 0."""
+    """The item of each row that is taken in part, or the next one to be; meaningful only if the price is not 0."""
     part: Array
-    """Its share."""
+    """The share of that item."""
     above: Array
     """The gain per cost of the item before it."""
     below: Array
@@ -53,7 +53,7 @@ class _Ranked(NamedTuple):
 
 
 class SmoothlyFilled(NamedTuple):
-    """What is taken where the positive part of gains is smoothed."""
+    """The shares of items taken if the positive part of the gains is smoothed."""
 
     values: Array
     """The smooth gain of each row."""
@@ -66,22 +66,24 @@ class SmoothlyFilled(NamedTuple):
 
 
 class Knapsacks:
-    r"""Items in rows; the gain of row i is :math:`K_i(g) = \max\{\sum_j d_j g_j : 0 \le d \le 1, \sum_j d_j v_j \le N\}`.
+    r"""One knapsack per row, with gain :math:`K_i(g) = \max\{\sum_j d_j g_j : 0 \le d \le 1, \sum_j d_j v_j \le N\}`.
 
-    By duality :math:`K_i(g) = \min_{\lambda \ge 0} N\lambda + \sum_j (g_j - \lambda v_j)_+`: items are taken by gain per cost
-    while the budget lasts, the last one in part. Where :math:`(z)_+` is replaced by :math:`(z + \sqrt{z^2 + c^2})/2` the
-    minimum is a smooth function of g, and the slopes of the summands are shares within the budget.
+    By duality :math:`K_i(g) = \min_{\lambda \ge 0} N\lambda + \sum_j (g_j - \lambda v_j)_+`: items are taken in order
+    of gain per cost until the budget is used up, the last one in part. If :math:`(z)_+` is replaced by
+    :math:`(z + \sqrt{z^2 + c^2})/2`, the minimum is a smooth function of g, and the slopes of the summands are shares
+    within the budget.
 
     Parameters
     ----------
     indptr : ndarray of shape (n_rows + 1,)
-        Items ``indptr[i]`` to ``indptr[i + 1]`` are those of row i.
+        Row i has the items ``indptr[i]`` to ``indptr[i + 1] - 1``.
     costs : ndarray of shape (n_items,)
         v >= 0, finite.
     budget : float
         N >= 0; > 0 unless all costs are 0.
     is_spent : bool
-        Whether :math:`\\sum_j d_j v_j = N` is asked for, so that prices may be negative; N < the costs of every row then.
+        Whether the budget must be used up, :math:`\sum_j d_j v_j = N`, so that prices may be negative. N must then be
+        less than the sum of the costs of every row.
     """
 
     def __init__(self, indptr: NDArray[Any], costs: Array, budget: float, *, is_spent: bool = False):
@@ -90,9 +92,9 @@ class Knapsacks:
 
     @cached_property
     def _groups(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Groups of rows of similar length, and the places of their items; padding, at most half, is after the last place."""
+        """Groups of rows of similar length, each with the indices of its items, padded (at most half) by n_items."""
         groups, n_items = [], len(self.costs)
-        # rows are sorted as arrays, group by group: one group would pad all rows to the longest, one row at a time would be a
+        # each group is sorted as one array: a single group would pad all rows to the longest, single rows would need a
         # loop
         for doublings in np.unique(_doublings(self.counts)[self.counts > 0]):
             rows = np.flatnonzero((self.counts > 0) & (_doublings(self.counts) == doublings))
@@ -102,45 +104,45 @@ class Knapsacks:
         return groups
 
     def by_item(self, per_row: Array) -> Array:
-        """Return the number of each row, repeated for all of its items."""
+        """Return the value of each row, repeated for all of its items."""
         return np.repeat(per_row, self.counts)
 
     def row_sums(self, per_item: Array) -> Array:
-        """Return the sum over each row's items."""
+        """Return the sum over the items of each row."""
         out, filled = np.zeros(len(self.counts)), self.counts > 0
         if len(per_item):
             out[filled] = np.add.reduceat(per_item, self.indptr[:-1][filled])
         return out
 
     def largest(self, per_item: Array) -> Array:
-        """Return the largest number >= 0 among those of each row's items, 0 where there is none."""
+        """Return the largest value over the items of each row, at least 0."""
         out, filled = np.zeros(len(self.counts)), self.counts > 0
         if len(per_item):
             out[filled] = np.maximum(np.maximum.reduceat(per_item, self.indptr[:-1][filled]), 0.0)
         return out
 
     def filled(self, gains: Array) -> Filled:
-        """Return the best shares; items that gain nothing are not taken, unless the budget has to be spent."""
+        """Return the best shares. Items without a gain are not taken, unless the budget must be used up."""
         lift = self._lift(gains)
         found = self._ranked(gains + self.by_item(lift) * self.costs)
         return Filled(found.shares, found.prices - lift)
 
     def _lift(self, gains: Array, width: Array | float = 0.0) -> Array:
-        """Return, for each row, by how much all gains per cost are raised so that a budget that has to be spent is spent.
+        """Return the amount to add to all gains per cost of each row so that a budget that must be used up is used up.
 
-        As all choices then cost the same, raising gains in proportion to costs does not change which is best.
+        All choices then cost the same, so raising gains in proportion to costs does not change which choice is best.
         """
         if not self.is_spent:
             return np.zeros(len(self.counts))
         is_paid = self.costs > 0
         inverse = np.divide(1.0, self.costs, out=np.zeros(len(gains)), where=is_paid)
         steepest = self.largest(np.abs(gains) * inverse)
-        # smooth shares of gains z > 0 lack up to (c / 2z)^2 of 1
+        # the smooth share of a gain z > 0 is at least 1 - (c / 2z)^2
         room = np.maximum(1 - ratio(np.full(len(self.counts), self.budget), self.row_sums(self.costs)), ROUNDING)
         return 2 * steepest + np.where(steepest > 0, 0.0, 1.0) + width * self.largest(inverse) / np.sqrt(room)
 
     def cost_to_gain(self, gains: Array, wanted: Array) -> tuple[Array, Array]:
-        """Return what the function of this name does, for each row."""
+        """Return the results of the function `cost_to_gain` for each row."""
         whole, parts = np.where(wanted > 0, np.full((2, len(wanted)), np.inf), 0.0)
         padded, costs = np.append(gains, 0.0), np.append(self.costs, 1.0)
         for rows, slots in self._groups:
@@ -148,7 +150,7 @@ class Knapsacks:
         return whole, parts
 
     def in_order(self, worth: Array) -> NDArray[np.bool_]:
-        """Return the items that a greedy choice takes as a whole: by falling `worth` > 0, each if it still fits."""
+        """Return whether a greedy choice takes each item: by descending `worth` > 0, each item if it still fits."""
         taken = np.zeros(len(worth) + 1, dtype=bool)
         for rows, slots, keys, v in self._sorted(worth):
             left = np.full(len(rows), self.budget)
@@ -159,16 +161,16 @@ class Knapsacks:
         return taken[:-1]
 
     def worth(self, gains: Array) -> Array:
-        """Return the gain per cost of each item: 0 without a gain, inf for a gain without a cost."""
+        """Return the gain per cost of each item: 0 if the gain is not > 0, inf for a gain at no cost."""
         with np.errstate(over="ignore"):
             out = np.where(gains > 0, np.inf, 0.0)
             return np.divide(gains, self.costs, out=out, where=(self.costs > 0) & (gains > 0))
 
     def _sorted(self, worth: Array) -> Iterator[tuple[Any, Any, Array, Array]]:
-        """Yield (rows, places of their items, worth of these, costs of these) of groups of rows, the best items first."""
+        """Yield (rows, indices of their items, worth, costs) for each group of rows, with the best items first."""
         padded, padded_costs = np.append(worth, 0.0), np.append(self.costs, 0.0)
         for rows, slots in self._groups:
-            # padding has no worth, so it comes after all items that gain
+            # padding is worth 0, so it comes after all items with a gain
             order = np.argsort(-padded[slots], axis=1)
             ranked = np.take_along_axis(slots, order, axis=1)
             yield rows, ranked, padded[ranked], padded_costs[ranked]
@@ -191,7 +193,7 @@ class Knapsacks:
         return _Ranked(shares[:-1], price, margins, part, above, below)
 
     def smoothed(self, gains: Array, widths: Array) -> SmoothlyFilled:
-        """Return the smooth gains, `widths` being c > 0 of each row."""
+        """Return the smooth gains and shares; `widths` are c > 0, one for each row."""
         lift = self._lift(gains, widths)
         gains = gains + self.by_item(lift) * self.costs
         prices, beyond = np.zeros(len(self.counts)), np.array(gains)
@@ -204,19 +206,20 @@ class Knapsacks:
         return SmoothlyFilled(self.budget * prices + self.row_sums(value), shares, bends, prices, is_tight)
 
     def _priced(self, gains: Array, widths: Array) -> tuple[Array, Array]:
-        """Return the prices > 0 at which smooth shares use up the budget, and gains less prices, by bracketed Newton steps.
+        """Return the prices > 0 at which the smooth shares use up the budget, and the gains less price times cost.
 
-        Next to a price that is large beside the widths shares would be lost in its rounding: what is sought is its distance
-        from the price without smoothing, at which the gain of the item at the margin is 0.
+        Bracketed Newton steps. If a price is large compared with the width, its rounding would swamp the shares. So the
+        unknown is its distance from the price without smoothing (`anchor`), at which the gain of the item at the
+        margin, less price times cost, is 0.
         """
         _, anchor, margin, part, above, below = self._ranked(gains)
         base = gains - self.by_item(anchor) * self.costs
         with np.errstate(divide="ignore", invalid="ignore"):
-            # with this move the smooth share of the item at the margin is what it is without smoothing, (1 + z / sqrt(z^2 +
-            # c^2)) / 2 = part; at most half way to the items beside it, which would take part too
+            # this move gives the item at the margin the same smooth share as without smoothing, (1 + z / sqrt(z^2 +
+            # c^2)) / 2 = part. It goes at most half way to the neighbouring items, whose shares would change too
             first = widths * (0.5 - part) / (np.sqrt(part * (1 - part)) * self.costs[margin])
             first = np.clip(first, 0.5 * (below - anchor), 0.5 * (above - anchor))
-        # prices are >= 0, and at the highest the budget is not used up
+        # the price is >= 0, and at the highest price the budget is not used up
         low, high = -anchor, self._highest(base, widths)
         move = np.where(anchor > 0, first, 0.0)
         moves, rows, few, own, c = move.copy(), np.arange(len(anchor)), self, base, widths
@@ -227,12 +230,12 @@ class Knapsacks:
                 step = over / bend
             new = np.where((low < move + step) & (move + step < high), move + step, 0.5 * (low + high))
             is_open = (np.abs(over) > BUDGET_ACCURACY * self.budget) & (new != move)
-            # next to the root a Newton step squares the error, so the last one is taken untested
+            # near the root a Newton step squares the error, so the last step is taken without a test
             moves[rows] = np.where(np.abs(step) <= LAST_STEP * c, move + step, move)
             if not np.any(is_open):
                 break
             move = np.where(is_open, new, move)
-            # rows that are done are dropped whenever they are more than half, so that all copies together cost little
+            # finished rows are dropped once they are more than half, so that all copies together cost little
             if 2 * np.count_nonzero(is_open) < len(rows):
                 few, items = few.take(np.flatnonzero(is_open))
                 own, rows = own[items], rows[is_open]
@@ -240,19 +243,19 @@ class Knapsacks:
         return anchor + moves, base - self.by_item(moves) * self.costs
 
     def _excess(self, gains: Array, widths: Array, prices: Array) -> tuple[Array, Array]:
-        """Return by how much the smooth shares exceed the budget, and how fast that falls with the price."""
+        """Return the excess of the smooth shares' cost over the budget, and minus its derivative by the price."""
         _, share, bend = hyperbola(gains - self.by_item(prices) * self.costs, self.by_item(widths))
         return self.row_sums(self.costs * share) - self.budget, self.row_sums(np.square(self.costs) * bend)
 
     def _highest(self, gains: Array, widths: Array) -> Array:
-        r"""Return prices at which the smooth shares, at most :math:`c^2/4z^2` where z < 0, are within the budget."""
+        r"""Return prices at which the smooth shares fit the budget: z < 0, so shares are at most :math:`c^2/4z^2`."""
         is_paid = self.costs > 0
         worth = np.divide(gains, self.costs, out=np.zeros(len(gains)), where=is_paid)
         inverse = np.divide(1.0, self.costs, out=np.zeros(len(gains)), where=is_paid)
         return self.largest(worth) + widths * np.sqrt(self.row_sums(inverse) / self.budget)
 
     def take(self, rows: NDArray[np.intp]) -> tuple[Knapsacks, NDArray[np.intp]]:
-        """Return the knapsacks of some rows, and which items are theirs."""
+        """Return the knapsacks of some rows, and the indices of their items."""
         counts = self.counts[rows]
         indptr = np.append(0, np.cumsum(counts))
         items = np.repeat(self.indptr[:-1][rows] - indptr[:-1], counts) + np.arange(indptr[-1])
@@ -261,16 +264,16 @@ class Knapsacks:
 
 @dataclass(frozen=True)
 class Knapsack:
-    """A knapsack with the same items in every row; only the gains differ.
+    """A knapsack whose items are the same in every row; only the gains differ.
 
     Parameters
     ----------
     prices : ndarray of shape (n_items,)
-        >= 0; 0 is free, inf never taken.
+        The cost of each item, >= 0: 0 is free, inf is never taken.
     capacity : float
-        What all items that are taken may cost.
+        The budget: the largest total cost of the items taken.
     is_whole : bool
-        Whether items are taken as a whole where they would be taken in part; prices and capacity are integers then.
+        Whether items are taken as a whole only, never in part. Prices and capacity must then be integers (or inf).
 
     Examples
     --------
@@ -286,7 +289,7 @@ class Knapsack:
     is_whole: bool = False
 
     def best(self, gains: Array, where: Where = EVERYWHERE) -> Array:
-        """Return what to take of the items `where` in each row of their gains, shape (n_rows, n_given)."""
+        """Return the shares to take of the items `where`, given their gains in each row, shape (n_rows, n_given)."""
         prices = self.prices[where]
         if self.is_whole:
             return _whole(gains, prices.astype(np.int64), int(self.capacity))
@@ -296,10 +299,10 @@ class Knapsack:
         return rows.filled(np.where(is_taken, gains, 0.0).ravel()).shares.reshape(gains.shape)
 
     def best_stored(self, gains: sparse.csr_array) -> sparse.csr_array:
-        """Return what to take of the items that each row of gains stores; all others gain nothing."""
+        """Return the shares to take of the stored items of each row of `gains`; all other items gain nothing."""
         prices = self.prices[gains.indices]
         if self.is_whole:
-            # a table for every row and all items, so for data of moderate size only
+            # this fills a dense table for every row and item, so it suits data of moderate size only
             taken = _whole(gains.toarray(), self.prices.astype(np.int64), int(self.capacity))
             shares = taken[np.repeat(np.arange(len(taken)), np.diff(gains.indptr)), gains.indices]
         else:
@@ -322,14 +325,14 @@ def _whole(gains: Array, prices: NDArray[np.int64], capacity: int) -> Array:
         best = np.zeros((len(block), capacity + 1))
         taken = np.zeros((len(within), *best.shape), dtype=bool)
         for k, j in enumerate(within):
-            # best[c] is the most that items so far gain for c; what item j is compared with and what it follows must both be
-            # those before it, so `tried` is made before `rest`, a view, is overwritten
+            # best[c] is the largest gain of the items so far within capacity c. Both sides of the comparison must hold
+            # values from before item j, so `tried` is computed before `rest`, a view of `best`, is overwritten
             rest = best[:, prices[j] :]
             tried = best[:, : capacity + 1 - prices[j]] + block[:, j, None]
             taken[k, :, prices[j] :] = tried > rest
             np.maximum(rest, tried, out=rest)
         rows, room = np.arange(len(block)), np.full(len(block), capacity)
-        # back from the full capacity: an item that was taken there leaves the capacity less its price to those before it
+        # trace back from the full capacity: each item taken leaves less capacity, by its price, to the items before it
         for k in range(len(within))[::-1]:
             chosen = taken[k, rows, room]
             found[start + rows, within[k]] = chosen
@@ -338,9 +341,11 @@ def _whole(gains: Array, prices: NDArray[np.int64], capacity: int) -> Array:
 
 
 def cost_to_gain(gains: Array, costs: Array, wanted: Array) -> tuple[Array, Array]:
-    """Return what each row's best items cost together before one more gains what is wanted, and the budget that just gains it.
+    """Return the costs at which the best items of each row reach the gain `wanted`, for whole and partial items.
 
-    Both are inf where all items together do not gain enough, and 0 where nothing has to be paid.
+    The first result is the total cost of the best whole items that gain less than wanted, such that one more item would
+    gain enough. The second is the least budget with which shares of items gain just enough. Both are inf if all items
+    together do not gain enough, and 0 if free items do.
 
     Parameters
     ----------
@@ -358,12 +363,13 @@ def cost_to_gain(gains: Array, costs: Array, wanted: Array) -> tuple[Array, Arra
     gained, is_free = np.zeros(len(wanted)), costs == 0
     if np.any(is_free):
         gained = np.sum(np.maximum(gains, 0.0), axis=1, where=is_free)
-        # counted already; any cost > 0 keeps quotients below from dividing by 0, and the largest keeps equal costs equal
+        # free items are already counted. A cost > 0 avoids division by 0 below, and the largest cost keeps equal costs
+        # equal
         gains, costs = np.where(is_free, 0.0, gains), np.where(is_free, max(costs.max(), 1.0), costs)
     whole, parts = np.full((2, len(wanted)), np.inf)
     if np.all(costs == costs.flat[:1]):
         ranked = -gains
-        ranked.sort(axis=1)  # many times faster than finding the order of the items, which makes no difference here
+        ranked.sort(axis=1)  # many times faster than argsort; with equal costs the order of the items is not needed
         counts, shares = _items_to_gain(lambda rows, some: -ranked[rows, some], gains.shape[1], wanted, gained)
         found = np.flatnonzero(counts >= 0)
         whole[found] = costs.flat[0] * counts[found]
@@ -387,16 +393,17 @@ def cost_to_gain(gains: Array, costs: Array, wanted: Array) -> tuple[Array, Arra
 def _items_to_gain(
     best: Callable[[NDArray[np.intp], slice], Array], n_items: int, wanted: Array, gained: Array
 ) -> tuple[NDArray[np.intp], Array]:
-    """Return how many of each row's items must be taken as a whole, the best first, and which share of the next one.
+    """Return the number of whole items of each row to take, the best first, and the share of the next one to take.
 
-    The counts are -1 where all items gain too little. `best` gives the gains of some rows' items by their ranks.
+    Together they gain what is wanted. A count of -1 means that all items together gain too little. `best` returns the
+    gains of the items of some rows by rank.
     """
     counts, shares = np.where(gained < wanted, -1, 0), np.zeros(len(wanted))
     rows = np.flatnonzero(gained < wanted)
     totals, start, stop = gained[None, rows], 0, FEW_ITEMS
     while len(rows) and start < n_items:
         g = np.maximum(best(rows, slice(start, stop)).T, 0.0)
-        # each sum goes on from that of the items before: the account of rounding is one of sums over all items
+        # each sum continues from the previous items' total: the bound on rounding assumes sums over all items in turn
         totals = np.cumsum(np.vstack([totals[-1:], g]), axis=0)
         is_reached = totals[-1] >= wanted[rows]
         done = np.flatnonzero(is_reached)
@@ -415,7 +422,7 @@ def _doublings(counts: NDArray[Any]) -> NDArray[Any]:
 
 
 def hyperbola(z: Array, c: Array | float) -> tuple[Array, Array, Array]:
-    r"""Return :math:`(z + \sqrt{z^2 + c^2})/2`, its slope and its curvature."""
+    r"""Return :math:`(z + \sqrt{z^2 + c^2})/2` and its first and second derivatives by z."""
     root = np.sqrt(np.square(z) + np.square(c))
     reach = root + np.abs(z)
     # for z < 0 the sum cancels; c^2 / (sqrt(z^2 + c^2) - z) is the same number without cancellation

@@ -1,4 +1,4 @@
-"""Sums of sets: each row's point is one of the first set plus one of the second, and so on."""
+"""Minkowski sums of sets: for each row, all sums of a point of the first set, a point of the second, and so on."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from holdfast.uncertainty.polytopes import CommonBox
 from holdfast.uncertainty.row_boxes import RowBoxes
 
 SPLIT = 1e-6
-"""Relative accuracy of the test of whether a point is in a sum."""
+"""Relative accuracy of the test whether a point is in a sum."""
 SWEEPS = 50
-"""Rounds of a search in which the parts, one after the other, take over what they can of a target."""
+"""Limit on the rounds of a search in which the parts in turn cover as much of a target as they can."""
 
 
 class _Split(NamedTuple):
-    """A split of a target, up to a small rest, into one share for each part."""
+    """A split of a target, up to a small remainder, into one share for each part."""
 
     w: Array
     """The direction whose maximizers give the shares."""
     shares: list[Array]
     least: float
-    """A lower bound on the multiple of the budgets, whatever the split."""
+    """A lower bound on the multiple of the budgets that any split needs."""
 
 
 def sum_of(sets: Sequence[RowSets]) -> RowSets:
-    """Return the sum of sets of the same rows; all boxes become one, whose common half-widths stay stored once."""
+    """Return the sum of sets of the same rows. All boxes are merged into one; common half-widths stay stored once."""
     parts = [summand for part in sets for summand in part.summands()]
-    # the sum of boxes is a box, whose shares are found exactly; any other sum needs a search for how a target is split
+    # the sum of boxes is a box, whose shares are exact; any other sum has to search for the best split of a target
     forms = [form for part in parts if (form := part.interval_form()) is not None]
     if len(forms) > 1:
         total = reduce(IntervalForm.plus, forms)
@@ -54,14 +54,14 @@ class BoundSum(RowSets):
 
     def __init__(self, parts: Sequence[RowSets]):
         parts = [summand for part in parts for summand in part.summands()]
-        # products of two sets are cheap if the first one is common
+        # cross terms of two sets are cheap if the first one is common
         self.parts = sorted(parts, key=lambda part: not part.is_common)
         self.is_common = all(part.is_common for part in parts)
         self.is_isotropic = all(part.is_isotropic for part in parts)
         self.is_symmetric = all(part.is_symmetric for part in parts)
         self.is_sublinear = all(part.is_sublinear for part in parts)
         self.is_full = any(part.is_full for part in parts)
-        # a kink at t = 0 of one part remains in the sum where the other parts are not 0
+        # where the support of one part is 0, its kink remains in the sum even if the other supports are not 0
         self.is_smooth = all(part.is_smooth and part.is_full for part in parts)
 
     def summands(self) -> list[RowSets]:
@@ -93,7 +93,7 @@ class BoundSum(RowSets):
         return np.array([row._reaches(point, 1 + slack) for row, point in zip(rows, points, strict=True)])
 
     def _reaches(self, target: Array, size: float) -> bool:
-        """Return whether `size` times the set of a single row contains the target; stops as soon as either is proved."""
+        """Return whether `size` times the set of a single row contains the target; stops once yes or no is proved."""
         least = np.inf
         for split in self._splits(target, np.ones(1)):
             least = min(least, float(np.max(self._needed_by(split, target, np.ones(1)))))
@@ -132,8 +132,8 @@ class BoundSum(RowSets):
         return best
 
     def _needed_by(self, split: _Split, target: Array, budgets: Array, sizes: Array | None = None) -> Array:
-        """Return the share of each row that a split needs; the rest that it misses goes to the part that needs least for it."""
-        # a part that is flat in the direction of the rest cannot take it, so each is tried
+        """Return the share of each row that a split needs; the part best suited to the remainder takes it."""
+        # a part without extent in the direction of the remainder cannot cover it, so each part is tried
         missed = target - np.sum(split.shares, axis=0)
         options = []
         for chosen in range(len(self.parts)):
@@ -145,7 +145,7 @@ class BoundSum(RowSets):
         return min(options, key=np.max)
 
     def _per_row(self, needs: Sequence[Array], budgets: Array) -> list[Array]:
-        """Return the needs of the parts by row, those of common parts spread over all rows; one number if all are common."""
+        """Return the needs of the parts by row, spreading those of common parts; one number each if all are common."""
         if self.is_common:
             return list(needs)
         shares = ratio(budgets, np.sum(budgets))
@@ -165,11 +165,11 @@ class BoundSum(RowSets):
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
         t = self.support(direction)
-        # split the scale so that each part is used to the same share as the sum
+        # split the scale in proportion to the supports, so that each part is used to the same share as the sum
         scales = [ratio(scale * part.support(direction), t) for part in self.parts]
         given = [part.adjoint(direction, budgets * ratio(t, scale)) for part in self.parts]
         rest = target - np.sum(given, axis=0)
-        # a part with a kink at the direction may give far too much: those that give most are corrected first
+        # a part with a kink at this direction may give far too much, so the parts that give most are corrected first
         order = np.argsort([-norm(point) for point in given])
         for _ in range(SWEEPS):
             before = norm(rest)
@@ -204,7 +204,7 @@ class BoundSum(RowSets):
         ends = np.cumsum([program.T.shape[1] - n_features for program in stated])
 
         def moved(matrix: sparse.csr_array, end: int) -> sparse.csr_array:
-            """Return the matrix with the columns of its extra variables placed among those of all parts, up to column `end`."""
+            """Return the matrix with its extra variables moved to their columns among all parts' variables."""
             own = matrix.shape[1] - n_features
             columns = np.append(np.arange(n_features), n_features + end - own + np.arange(own))
             at = sparse.csr_array((np.ones(len(columns)), (np.arange(len(columns)), columns)), (len(columns), size))
@@ -229,7 +229,7 @@ class BoundSum(RowSets):
         return np.asarray(sum(part.sum_of_points(own, budgets, size) for part, own in pairs))
 
     def _of(self, change: Callable[[RowSets], RowSets]) -> BoundSum:
-        """Return the sum of the parts after a change."""
+        """Return the sum of the changed parts."""
         return type(self)([change(part) for part in self.parts])
 
     def against_labels(self, signs: Array) -> BoundSum:
@@ -256,7 +256,7 @@ class BoundSum(RowSets):
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         drawn = np.array([part.snapped_to_kinks(w, delta / len(self.parts), factor) for part in self.parts])
-        # a part without a kink near a weight leaves it where it is, so the largest move is that of the part that has one
+        # a part without a kink near a weight does not move it, so the largest move comes from a part with a kink
         return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]
 
     def image(self, map: Any) -> RowSets | None:
@@ -268,19 +268,19 @@ class BoundSum(RowSets):
         return self._of(lambda part: part.take(rows))
 
     def sample(self, rng: np.random.Generator, n_draws: int, n_features: int) -> Array:
-        # sums of independent points are hardly ever near the border, sums of maximizers along one direction are
+        # sums of independent points are hardly ever near the boundary; sums of maximizers in one direction are on it
         border = np.array([self.maximizer(v) for v in rng.normal(size=(n_draws // 2, n_features))])
         anywhere = sum(part.sample(rng, n_draws - len(border), n_features) for part in self.parts)
         return np.concatenate([border.reshape(len(border), *np.shape(anywhere)[1:]), anywhere])
 
 
 def _nearest_multiple(point: Array, target: Array) -> Array:
-    """Return the point of the segment from 0 to `point` that is nearest to the target."""
+    """Return the point nearest to the target on the segment from 0 to `point`."""
     return point * np.clip(ratio(point @ target, point @ point), 0.0, 1.0)
 
 
 class SmoothedSum(BoundSum):
-    """A sum of sets each of which is smoothed."""
+    """A sum of smoothed sets."""
 
     def __init__(self, base: BoundSum, parts: Sequence[RowSets]):
         super().__init__(parts)

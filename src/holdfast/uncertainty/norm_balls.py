@@ -15,13 +15,13 @@ from holdfast._core.row_sets import RowSets
 from holdfast.uncertainty.polytopes import uniform_in_ball
 
 HALVINGS = 60
-"""Bisections that exhaust the digits of float64."""
+"""The number of bisections, enough for full float64 precision."""
 
 
 class CommonNormBall(ExplicitSet):
     r"""The ball :math:`\|\delta\|_p \le r` with support :math:`r \|w\|_q`, q = p / (p - 1), 1 < p < inf.
 
-    For q < 2 the gradient changes infinitely fast where some :math:`w_j = 0`, so it does not count as smooth.
+    For q < 2 the Hessian is unbounded near :math:`w_j = 0`, so the set does not count as smooth.
     """
 
     def __init__(self, radius: float, p: float):
@@ -43,8 +43,8 @@ class CommonNormBall(ExplicitSet):
         return self._found(w).bends, self._found(w).fall
 
     def stretch(self, A: Array) -> Array:
-        # for p > 2 the longest vector of the unit ball has equal entries n^(-1/p), and the length n^(1/2 - 1/p); else it is a
-        # unit vector. The ball also lies in the box of half-widths r
+        # for p > 2 the longest vector of the unit ball has n equal entries n^(-1/p), so its length is n^(1/2 - 1/p);
+        # for p <= 2 it is a unit vector. The ball also lies in the box with half-widths r
         longest = max(1.0, A.shape[1] ** (0.5 - 1 / self.p))
         return np.asarray(
             self.radius * min(longest * spectral_norm(A), float(box_stretch(A, np.ones((1, A.shape[1])))[0]))
@@ -60,7 +60,7 @@ class CommonNormBall(ExplicitSet):
         return True
 
     def absolute_reach(self, n_features: int) -> Array:
-        # the largest |d|_1 over a set that is symmetric in each feature is its support at the vector of ones
+        # over a set that is symmetric in each feature, the largest |d|_1 is the support at the vector of ones
         return self.support(np.ones(n_features))
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
@@ -75,7 +75,8 @@ class CommonNormBall(ExplicitSet):
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
         if self.is_smooth or self.radius == 0:
             return w
-        # the gradient is proportional to x (x^2 + e^2)^(q/2 - 1), which rises with x: find the x that keeps it at the smaller e
+        # the gradient is proportional to x (x^2 + e^2)^(q/2 - 1), which rises with x: find the x that keeps the
+        # gradient unchanged at the smaller e
         wide = delta * len(w) ** (-1 / self.q) / self.radius
 
         def pull(x: Array, e: float) -> Array:
@@ -83,7 +84,7 @@ class CommonNormBall(ExplicitSet):
 
         size = np.abs(w)
         wanted, low, high = pull(size, wide), np.zeros(len(w)), size
-        # the pull rises with x and falls with e, so at 0 it is too small and at |w| too large for the smaller e
+        # `pull` rises with x and falls with e, so at the smaller e it is too small at x = 0 and too large at x = |w|
         for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             is_low = pull(middle, factor * wide) < wanted
@@ -103,8 +104,8 @@ class SmoothedNormBall(ExplicitSet, SmoothedCommonSet):
     r"""A ball with support :math:`T = \left(\sum_j (r^2 w_j^2 + e^2)^{q/2}\right)^{1/q}`, :math:`e = \delta\, d^{-1/q}`, d the
     number of features.
 
-    With :math:`h_j = \sqrt{r^2 w_j^2 + e^2}` its gradient is :math:`r (h_j/T)^{q-1} (r w_j/h_j)`, a point of the ball since
-    :math:`\|(h/T)^{q-1}\|_p = 1`; and :math:`T \le \|r|w| + e\|_q \le t + \delta`.
+    With :math:`h_j = \sqrt{r^2 w_j^2 + e^2}` the gradient of T is :math:`r (h_j/T)^{q-1} (r w_j/h_j)`, a point of the
+    ball since :math:`\|(h/T)^{q-1}\|_p = 1`; and :math:`T \le \|r|w| + e\|_q \le t + \delta`.
     """
 
     base: CommonNormBall
@@ -128,7 +129,7 @@ class SmoothedNormBall(ExplicitSet, SmoothedCommonSet):
 
 
 class _Derivatives(NamedTuple):
-    """T, its gradient, and its Hessian diag(bends) - fall * gradient gradient'; for several rows, those of each."""
+    """T, its gradient, and its Hessian diag(bends) - fall * gradient gradient', for one w or for each of several."""
 
     value: Array
     gradient: Array
@@ -141,7 +142,7 @@ def _derivatives(w: Array, radius: float, q: float, smoothing: float = 0.0) -> _
     roots = np.hypot(reach, smoothing)
     value = _p_norm(roots, q)
     each = value[..., None]
-    # quotients of at most 1 in place of powers of the roots, which over- or underflow for large q
+    # powers of quotients <= 1, as powers of the roots themselves over- or underflow for large q
     shares, slopes = ratio(roots, each), ratio(reach, roots)
     powers = np.power(shares, q - 2, out=np.zeros(w.shape), where=shares > 0)
     bends = radius**2 * ratio(1.0, each) * powers * (1 + (q - 2) * slopes**2)
@@ -150,6 +151,6 @@ def _derivatives(w: Array, radius: float, q: float, smoothing: float = 0.0) -> _
 
 def _p_norm(sizes: Array, p: float) -> Array:
     """Return the p-norm of a vector, or of each row."""
-    # in units of the largest entry no power overflows, and the largest does not underflow
+    # dividing by the largest entry: no power overflows, and that of the largest entry does not underflow
     top = np.max(sizes, axis=-1, initial=0.0)
     return top * np.sum(ratio(sizes, top[..., None]) ** p, axis=-1) ** (1 / p)

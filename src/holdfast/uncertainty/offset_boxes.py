@@ -1,4 +1,4 @@
-"""Boxes around rows where weights are in error too: supports with kinks away from 0."""
+"""Boxes around rows when the weights have errors too: functions like supports, with kinks away from 0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 
 
 def entries_of(half: Any, matrix: Any) -> Array:
-    """Return the entries of a matrix at the places that `half` stores, an array or the `data` of a sparse array."""
+    """Return the entries of a matrix that `half` stores: all as an array, or like the `data` of a sparse `half`."""
     if not sparse.issparse(half):
         return np.asarray(matrix)
     rows = np.repeat(np.arange(half.shape[0]), np.diff(half.indptr))
@@ -25,7 +25,7 @@ def entries_of(half: Any, matrix: Any) -> Array:
 
 
 class _Column(NamedTuple):
-    """The entries of a feature that have a width, in the order of their kinks."""
+    """The entries of a feature with half-widths > 0, sorted by their kinks."""
 
     rows: NDArray[np.intp]
     half: Array
@@ -35,15 +35,16 @@ class _Column(NamedTuple):
 class OffsetBoxes(RowPoints):
     r"""The convex functions :math:`t_i(w) = \sum_j h_{ij} |w_j - k_{ij}| + c_i^\top w`, used in place of supports.
 
-    Not the support of a set: where :math:`|q_j| \le 1` the line
-    :math:`t_i(w) \ge \sum_j (h_{ij} q_j + c_{ij}) w_j - \sum_j h_{ij} q_j k_{ij}` has a constant, the offset of q.
+    This is not the support of a set: for every q with :math:`|q_j| \le 1` the lower bound
+    :math:`t_i(w) \ge \sum_j (h_{ij} q_j + c_{ij}) w_j - \sum_j h_{ij} q_j k_{ij}` is linear with a constant, the offset
+    of q.
 
     Parameters
     ----------
     half : {ndarray, csr_array} of shape (n_samples, n_features)
         h >= 0.
     kinks : ndarray
-        k, of the shape of `half`, or of its `data` where it is sparse.
+        k, of the shape of `half`, or of its `data` if `half` is sparse.
     centre : as `half`, or None
         c; None for 0.
     """
@@ -69,7 +70,7 @@ class OffsetBoxes(RowPoints):
         return RowMatrix(matrix, np.ones(n), np.ones(d))
 
     def centres(self) -> list[RowMatrix]:
-        """Return the matrix of the centres, if there is one."""
+        """Return a list with the matrix of the centres, empty if they are all 0."""
         n, d = self.half.shape
         return [] if self.centre is None else [RowMatrix(self.centre, np.ones(n), np.ones(d))]
 
@@ -102,27 +103,29 @@ class OffsetBoxes(RowPoints):
     def lines_below(
         self, target: Array, budgets: Array, absolute: float = 0.0, limit: float = np.inf
     ) -> tuple[Array, float]:
-        r"""Return (rest, offset), what lines cannot reach of a target and the least offset of those that reach all else:
+        r"""Return (rest, offset): the part of the target that no lower bound reaches, and the least offset.
+
+        They satisfy
 
         .. math:: \sum_i \beta_i t_i(w) + \text{absolute}\, |w|_1 \ge (\text{target} - \text{rest})^\top w - \text{offset}
 
-        for all w with :math:`|w_j| \le` limit, :math:`\beta` = `budgets`. By the feature it is a knapsack: shares of 1 for
-        the kinks on the left, of -1 for those on the right. No line is higher at its best w.
+        for all w with :math:`|w_j| \le` limit; :math:`\beta` are the `budgets`. For each feature this is a knapsack: q
+        = 1 for kinks on the left, q = -1 for kinks on the right. No linear lower bound has a smaller offset.
         """
         reached = target - sum(term.transpose_dot(budgets) for term in self.centres())
         rest, offset = np.zeros(len(target)), 0.0
         for j, (rows, half, kinks) in enumerate(self._columns):
             weights = budgets[rows] * half
-            # for |w| <= limit a kink k outside gives |w - k| = |w - clip(k)| + |k - clip(k)|: one at the limit, and a
-            # constant
+            # for |w| <= limit and a kink k outside of it, |w - k| = |w - clip(k)| + |k - clip(k)|: a kink at the limit
+            # plus a constant
             inside = np.clip(kinks, -limit, limit)
             outside = float(weights @ np.abs(kinks - inside))
-            # absolute |w| is one more kink, at 0
+            # `absolute` |w| adds a kink at 0
             zero = np.searchsorted(inside, 0.0)
             weights, inside = np.insert(weights, zero, absolute), np.insert(inside, zero, 0.0)
             totals, costs = (np.append(0.0, np.cumsum(part)) for part in (weights, weights * inside))
-            # with q = 2 d - 1, sum weights q is to be the target and sum weights q k the least: d in [0, 1] is taken from the
-            # left, for a total weight of (target + all) / 2, and costs grow linearly between kinks
+            # minimise sum weights q k subject to sum weights q = target. With q = 2 d - 1, d in [0, 1]: fill d from the
+            # left up to the total weight (target + all weights) / 2; the cost is linear between kinks
             ahead = float(np.clip(0.5 * (reached[j] + totals[-1]), 0.0, totals[-1]))
             rest[j] = np.sign(reached[j]) * max(abs(reached[j]) - totals[-1], 0.0)
             offset += float(2 * np.interp(ahead, totals, costs) - costs[-1]) - outside
@@ -193,7 +196,7 @@ class SmoothedOffsetBoxes(RowPoints, SmoothedSet):
 
     @remembered
     def _rooted(self, w: Array) -> tuple[Array, Array, Array]:
-        """Return distances from kinks, smoothings and roots, of the shape of the kinks."""
+        """Return the distances v from the kinks, the widths e and sqrt(v^2 + e^2), each of the shape of the kinks."""
         base = self.base
         v, e = base.distances(w), self.widths[base.half.indices] if sparse.issparse(base.half) else self.widths
         return v, e, np.hypot(v, e)
@@ -206,7 +209,7 @@ class SmoothedOffsetBoxes(RowPoints, SmoothedSet):
     @remembered
     def support(self, w: Array) -> Array:
         v, e, roots = self._rooted(w)
-        # sqrt(v^2 + e^2) - e, which would cancel near the kink
+        # this is sqrt(v^2 + e^2) - e without the cancellation near the kink
         rises = self.base.pulled(v * (v / (roots + e))).dot(np.ones(len(w)))
         return np.asarray(rises + sum(term.dot(w) for term in self.base.centres()) + self.delta)
 

@@ -1,4 +1,4 @@
-"""Rows displaced by a known vector: a set of one point."""
+"""The set of a single point: rows displaced by a known vector."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast._core.row_forms import Array
 class CommonPoint(CommonPolytope):
     r"""The set :math:`\{p\}` with the linear support :math:`p^\top w`, which may be negative.
 
-    With it a margin problem is that of rows displaced by :math:`-y_i p`, which need never be formed. As 0 is not in the set,
-    its full budget is always used.
+    A margin problem with this set is the plain problem with rows displaced by :math:`-y_i p`, which need not be formed.
+    As 0 is not in the set, the full budget is always used.
     """
 
     is_smooth = True
@@ -35,8 +35,8 @@ class CommonPoint(CommonPolytope):
 
     def gauge(self, target: Array, sizes: Array | None = None) -> float:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
-        # only a multiple >= 0 of the point reaches anything: the projection says which, and nothing beyond rounding may be
-        # left
+        # the target must be a multiple >= 0 of the point: the projection gives the multiple, and the remainder must be
+        # rounding
         square = float(self.move @ self.move)
         multiple = float(self.move @ target) / square if square > 0 else 0.0
         missed = np.any(np.abs(target - multiple * self.move) > MISSED * sizes)

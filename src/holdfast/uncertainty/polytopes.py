@@ -1,4 +1,4 @@
-"""Boxes and diamonds that are common to all rows: sets themselves, or worst cases of noise whose covariance is unknown."""
+"""Boxes and diamonds common to all rows: uncertainty sets, or worst cases of noise with unknown covariance."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast._core.row_forms import Array, IntervalForm
 from holdfast._core.row_sets import RowSets
 
 KINK_WIDTHS = 30.0
-"""A distance from a kink of up to so many widths of the smoothing is put down to the smoothing."""
+"""A distance from a kink of up to this many widths of the smoothing counts as an effect of the smoothing."""
 
 
 class CommonBox(CommonPolytope):
     r"""The box :math:`|\delta_j| \le s_j` with support :math:`\sum_j s_j |w_j|`; s one number, or one for each feature.
 
-    The largest :math:`\sqrt{w^\top C w}` over all covariances with :math:`C_{jj} \le s_j^2`.
+    The support is the largest :math:`\sqrt{w^\top C w}` over all covariances C with :math:`C_{jj} \le s_j^2`.
     """
 
     def __init__(self, widths: Array):
@@ -47,7 +47,7 @@ class CommonBox(CommonPolytope):
         return float(np.max(ratio(np.abs(target), widths), initial=0.0))
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        # each feature's interval takes over what it can of the entry, whatever the others do
+        # each feature's interval covers as much of its entry as it can, independently of the others
         return np.copysign(np.maximum(np.abs(target) - np.sum(budgets) * self.widths, 0.0), target)
 
     def interval_form(self) -> IntervalForm:
@@ -61,7 +61,7 @@ class CommonBox(CommonPolytope):
 
     def image(self, map: Any) -> CommonBox | None:
         widths = np.broadcast_to(self.widths, map.shape[1])
-        # only where each output moves with an input of its own is the image a box; two outputs of one input move together
+        # the image is a box only if each output depends on an input of its own; two outputs of one input move together
         return CommonBox(widths[map.sources] * np.abs(map.scales)) if map.is_monomial else None
 
     def scaled(self, factor: float) -> CommonBox:
@@ -82,7 +82,8 @@ class CommonBox(CommonPolytope):
 class CommonDiamond(CommonPolytope):
     r"""The diamond :math:`\sum_j |\delta_j| \le \sigma` with support :math:`\sigma \max_j |w_j|`.
 
-    The largest :math:`\sqrt{w^\top C w}` over all diagonal covariances of trace at most :math:`\sigma^2`.
+    The support is the largest :math:`\sqrt{w^\top C w}` over all diagonal covariances C of trace at most
+    :math:`\sigma^2`.
     """
 
     def __init__(self, radius: Array):
@@ -92,12 +93,12 @@ class CommonDiamond(CommonPolytope):
         return np.asarray(self.radius * np.max(np.abs(w), axis=-1, initial=0.0))
 
     def point(self, w: Array) -> Array:
-        # one of several largest entries, so that the point is a corner
+        # if several entries are largest, argmax takes one, so that the point is a corner
         is_worst = np.arange(w.shape[-1]) == np.argmax(np.abs(w), axis=-1)[..., None]
         return np.where(is_worst, self.radius * np.sign(w), 0.0)
 
     def stretch(self, A: Array) -> Array:
-        # a convex function is largest at a corner
+        # a convex function takes its maximum at a corner
         return np.asarray(self.radius * np.max(norm(A.T, axis=1), initial=0.0))
 
     def shares_are_least(self, *, shrunk: bool = False) -> bool:
@@ -110,20 +111,22 @@ class CommonDiamond(CommonPolytope):
         return float(np.sum(np.abs(target)) / self.radius)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        # projecting onto an l1 ball lowers all entries by the same amount: the largest (sum of the k largest - size) / k
+        # the projection onto an l1 ball lowers all entries by one amount: the largest of (sum of the k largest - size)
+        # / k
         size, falling = self.radius * float(np.sum(budgets)), np.sort(np.abs(target))[::-1]
         cut = np.max((np.cumsum(falling) - size) / np.arange(1, len(target) + 1))
         return np.clip(target, -max(cut, 0.0), max(cut, 0.0))
 
     def support_program(self, n_features: int) -> SupportProgram:
-        # z with -z <= radius w_j <= z
+        # T(w, z) = z with -z <= radius w_j <= z
         reach, one = self.radius * sparse.eye_array(n_features), np.ones((n_features, 1))
         above = sparse.csr_array(sparse.block_array([[-reach, one], [reach, one]]))
         T = sparse.csr_array(np.eye(1, n_features + 1, n_features))
 
         def points(budgets: Array, multipliers: Array) -> Array:
             up, down = multipliers.reshape(2, 1, n_features)
-            # over their own sum, not over the budget, so that the point is in the diamond however rough the multipliers
+            # divided by their own sum instead of the budget, so that the point is in the diamond even for rough
+            # multipliers
             return self.radius * ratio(up - down, np.sum(np.abs(multipliers)))
 
         return SupportProgram(T, [("nonnegative", [2 * n_features], above)], points)
@@ -156,10 +159,10 @@ class CommonDiamond(CommonPolytope):
 
 
 def uniform_in_ball(rng: np.random.Generator, shape: tuple[int, int], p: float) -> Array:
-    r"""Return rows that are uniform in the unit ball of the p-norm.
+    r"""Return rows drawn uniformly from the unit ball of the p-norm.
 
-    :math:`g / (\|g\|_p^p + e)^{1/p}` with independent :math:`g_j` of density proportional to :math:`\exp(-|g_j|^p)` and e
-    exponential (Barthe, Guedon, Mendelson & Naor, 2005).
+    These are :math:`g / (\|g\|_p^p + e)^{1/p}`, with independent :math:`g_j` of density proportional to
+    :math:`\exp(-|g_j|^p)` and e exponential (Barthe, Guedon, Mendelson & Naor, 2005).
     """
     powers = rng.gamma(1 / p, size=shape)
     lengths = powers.sum(axis=1) + rng.exponential(size=shape[0])
@@ -172,7 +175,7 @@ class SmoothedBox(ExplicitSet, SmoothedCommonSet):
     base: CommonBox
 
     def _roots(self, w: Array) -> tuple[Array, Array]:
-        """Return s w and the roots that add up to T."""
+        """Return s w and the square roots whose sum is T."""
         reach = self.base.widths * w
         return reach, np.hypot(reach, self.delta / w.shape[-1])
 
@@ -220,10 +223,11 @@ class SmoothedDiamond(ExplicitSet, SmoothedCommonSet):
     base: CommonDiamond
 
     def _softened(self, w: Array) -> tuple[float, Array, Array]:
-        """Return the width, the support in units of it, and the shares of the features."""
+        """Return the width epsilon, T / epsilon, and the shares of the features."""
         width = self.delta / float(np.log(2 * w.shape[-1]))
         z = np.abs(w) * (self.base.radius / width)
-        # the largest exponent is taken out, so that nothing overflows and the sum is at least 1; 2 cosh(z) = e^z (1 + e^-2z)
+        # 2 cosh(z) = e^z (1 + e^-2z). The largest exponent is factored out, so that nothing overflows and the sum is >=
+        # 1
         top = z.max(axis=-1, keepdims=True)
         terms = np.exp(z - top) * (1 + np.exp(-2 * z))
         total = terms.sum(axis=-1, keepdims=True)

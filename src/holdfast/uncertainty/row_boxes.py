@@ -1,4 +1,4 @@
-"""A box for each row, which need not be centred at the row."""
+"""A box for each row; its centre need not be the row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.uncertainty.polytopes import KINK_WIDTHS
 
 @dataclass(frozen=True)
 class RowMatrix:
-    """The matrix diag(rows) M diag(columns); M an array, a CSR array that is never made dense, or one row that all share."""
+    """The matrix diag(rows) M diag(columns). M is an array, a CSR array (never made dense), or one shared row."""
 
     matrix: Any
     rows: Array
@@ -28,7 +28,7 @@ class RowMatrix:
 
     @property
     def is_shared(self) -> bool:
-        """Whether M is one row that all share."""
+        """Whether M is one row shared by all."""
         return not sparse.issparse(self.matrix) and self.matrix.shape[0] == 1
 
     def dot(self, v: Array) -> Array:
@@ -43,7 +43,7 @@ class RowMatrix:
         return np.asarray(self.matrix.T @ (r.sum(keepdims=True) if self.is_shared else r))
 
     def whole(self) -> Any:
-        """Return it as an array or a CSR array."""
+        """Return the matrix as an array or a CSR array."""
         matrix = np.repeat(self.matrix, len(self.rows), axis=0) if self.is_shared else self.matrix
         return rescaled(matrix, self.rows, self.columns)
 
@@ -52,7 +52,7 @@ class RowMatrix:
         return self.rows[rows, None] * dense(self.matrix if self.is_shared else self.matrix[rows]) * self.columns
 
     def product(self, other: RowMatrix, r: Array) -> Array:
-        """Return sum_i r_i a_i b_i', a_i and b_i being the rows of both matrices, (n, n)."""
+        """Return sum_i r_i a_i b_i', shape (n_features, n_features); a_i are rows of this matrix, b_i of `other`."""
         weights = r * self.rows * other.rows
         if self.is_shared:
             out = np.outer(self.matrix[0], other._pull(weights))
@@ -63,7 +63,7 @@ class RowMatrix:
         return out * np.outer(self.columns, other.columns)
 
     def cross(self, rows: Any, r: Array) -> Array:
-        """Return sum_i r_i x_i a_i', x_i being `rows`, (n, n)."""
+        """Return sum_i r_i x_i a_i', shape (n_features, n_features); x_i are the `rows`, a_i this matrix's rows."""
         weights = r * self.rows
         if self.is_shared:
             return np.outer(rows.transpose_dot(weights), self.matrix[0] * self.columns)
@@ -72,11 +72,11 @@ class RowMatrix:
 
 
 class RowPoints(RowSets):
-    """Sets whose maximizers are a sum of matrices."""
+    """Sets whose maximizers, as a matrix, are a sum of `RowMatrix` terms."""
 
     @abstractmethod
     def _terms(self, w: Array) -> list[RowMatrix]:
-        """Return matrices that add up to the maximizers."""
+        """Return the matrices whose sum is the matrix of maximizers."""
 
     def maximizer(self, w: Array, rows: slice = slice(None)) -> Array:
         return np.asarray(sum(term.of(rows) for term in self._terms(w)))
@@ -103,27 +103,29 @@ class RowPoints(RowSets):
         return self._diagonal(w, first) * v
 
     def _diagonal(self, w: Array, first: Array) -> Array:
-        """Return the sum of first_i times the Hessian of t_i where that is diagonal, as a vector; 0 for flat faces."""
+        """Return the diagonal of the sum of first_i times the (diagonal) Hessian of t_i; 0 for polytopes."""
         return np.zeros(len(w))
 
 
 class RowBoxes(RowPoints):
-    r"""The boxes :math:`|\delta_j - c_{ij}| \le s_j + h_{ij}`, :math:`t_i(w) = \sum_j (s_j + h_{ij}) |w_j| + c_i^\top w`.
+    r"""The boxes :math:`|\delta_j - c_{ij}| \le s_j + h_{ij}`, with supports
+    :math:`t_i(w) = \sum_j (s_j + h_{ij}) |w_j| + c_i^\top w`.
 
-    As s is kept apart, supports, slopes and bends cost no more than the entries of h and c, which are never made dense.
+    As s is kept apart, the cost of supports and their derivatives is that of the stored entries of h and c, which are
+    never made dense.
 
     Parameters
     ----------
     half : {ndarray, csr_array} of shape (n_samples, n_features) or ndarray of shape (1, n_features)
-        h: half-widths, or deviations of any sign from `common`, s + h >= 0; one row is shared by all.
+        h: half-widths, or deviations from `common` of any sign with s + h >= 0. A single row is shared by all.
     centre : as `half`, or None
-        Where the boxes are, None for around 0; 0 is in every box.
+        c, the centres of the boxes; None for 0. Every box must contain 0.
     signs : ndarray of shape (n_samples,), default=None
-        -1 for boxes that are turned around, to lie around -centre; all 1 by default.
+        -1 for boxes that are mirrored, so that their centre is -c; all 1 by default.
     common : ndarray of shape (n_features,), default=None
         s, 0 by default.
     fixed : IntervalForm, default=None
-        The part of `half` and `common` that a change of the sets' size leaves as it is.
+        The part of `half` and `common` that does not change with the size of the sets.
     """
 
     is_smooth = False
@@ -142,7 +144,7 @@ class RowBoxes(RowPoints):
 
     @classmethod
     def of(cls, form: IntervalForm) -> RowBoxes:
-        """Return the boxes of a form that differs by row; common half-widths are kept beside sparse ones only."""
+        """Return the boxes of a form that differs by row; common half-widths stay apart only if its own are sparse."""
         own = form.own
         if own is None:
             assert form.centre is not None
@@ -154,12 +156,12 @@ class RowBoxes(RowPoints):
         return cls(own, form.centre, common=common, fixed=form.fixed)
 
     def halves(self, signs: Array) -> list[RowMatrix]:
-        """Return matrices that add up to the half-widths, with their columns multiplied by `signs`."""
+        """Return matrices whose sum is the half-widths, with columns multiplied by `signs`."""
         parts = [self.half] if self.common is None else [self.common[None], self.half]
         return [RowMatrix(part, np.ones(len(self.signs)), signs) for part in parts]
 
     def centres(self, moved: Array) -> list[RowMatrix]:
-        """Return the centres, none where all are 0, with their columns multiplied by `moved`."""
+        """Return a list with the centres, columns multiplied by `moved`; empty if all centres are 0."""
         return [] if self.centre is None else [RowMatrix(self.centre, self.signs, moved)]
 
     def _terms(self, w: Array) -> list[RowMatrix]:
@@ -188,16 +190,16 @@ class RowBoxes(RowPoints):
         return own if self.common is None else self.common + own
 
     def _pooled(self, budgets: Array) -> tuple[Array, Array]:
-        """Return half-widths and centre of the sum of the boxes, each multiplied by its budget."""
+        """Return the half-widths and the centre of the sum of all boxes, each multiplied by its budget."""
         one = np.ones(self.half.shape[1])
         parts = [matrix.transpose_dot(budgets) for matrix in self.halves(one)]
         half = sum(parts[1:], parts[0])
-        # where deviations of -s cancel s, the rest is rounding
+        # where deviations of -s cancel s, the remainder is rounding
         half = np.where(half > MISSED * parts[0], half, 0.0)
         return half, sum((matrix.transpose_dot(budgets) for matrix in self.centres(one)), np.zeros(len(half)))
 
     def _dense(self) -> tuple[Array, Array]:
-        """Return half-widths and centres as arrays, one row for each box or one that all share."""
+        """Return half-widths and centres as arrays, with one row for each box or one shared row."""
         one = np.ones(self.half.shape[1])
         half = sum(matrix.of(slice(None)) for matrix in self.halves(one))
         centre = sum((matrix.of(slice(None)) for matrix in self.centres(one)), np.zeros((1, len(one))))
@@ -206,7 +208,7 @@ class RowBoxes(RowPoints):
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         half, centre = self._pooled(budgets)
-        # how far the sum of the boxes reaches towards the target, feature by feature; an end at 0 is 0 but for rounding
+        # the reach of the sum of the boxes towards the target, feature by feature; a reach of the size of rounding is 0
         reach = half + np.sign(target) * centre
         reach = np.where(reach > MISSED * half, reach, 0.0)
         if np.any((np.abs(target) > MISSED * sizes)[reach == 0]):
@@ -239,7 +241,7 @@ class RowBoxes(RowPoints):
         )
 
     def _with(self, change: Callable[[Any], Any], signs: Array) -> RowBoxes:
-        """Return the boxes after a change of all matrices."""
+        """Return the boxes with `change` applied to all matrices."""
         centre, common = (None if part is None else change(part) for part in (self.centre, self.common))
         fixed = None if self.fixed is None else self.fixed.each(change)
         return RowBoxes(change(self.half), centre, signs, common, fixed)
@@ -262,7 +264,7 @@ class RowBoxes(RowPoints):
         return (sparse.csr_array(moved) if is_sparse else moved), around
 
     def exact_features(self, n_features: int) -> NDArray[np.bool_]:
-        # a box without width contains nothing but 0
+        # a box without width contains only 0
         return np.asarray(self.widest == 0)
 
     def image(self, map: Any) -> RowBoxes | None:
@@ -279,7 +281,7 @@ class RowBoxes(RowPoints):
         larger = self.scaled(factor)
         if self.fixed is None:
             return larger
-        # scaling has made the fixed part larger too: that much is taken off again
+        # scaling has enlarged the fixed part too, so the excess is subtracted
         rest = self.fixed.each(lambda part: (1 - factor) * part)
         common = rest.common if larger.common is None else larger.common + rest.common
         return RowBoxes(larger.half + rest.own, larger.centre, self.signs, common, self.fixed)
@@ -288,7 +290,7 @@ class RowBoxes(RowPoints):
         return SmoothedRowBoxes(self, delta)
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
-        # where s |w| is no more than some widths of the smoothing, the smoothing alone is taken to keep the weight away from 0
+        # if s |w| is within some widths of the smoothing, only the smoothing is assumed to keep the weight away from 0
         near = (self.widest > 0) & (self.widest * np.abs(w) <= KINK_WIDTHS * delta / len(w))
         return np.where(near, factor * w, w)
 
@@ -306,10 +308,10 @@ class RowBoxes(RowPoints):
 
 
 class SmoothedRowBoxes(RowPoints, SmoothedSet):
-    r"""Boxes with supports :math:`T_i = \sum_j h_{ij} (\sqrt{w_j^2 + e_j^2} - e_j) + c_i^\top w + \delta`, h with s in it.
+    r"""Boxes with supports :math:`T_i = \sum_j h_{ij} (\sqrt{w_j^2 + e_j^2} - e_j) + c_i^\top w + \delta`.
 
-    :math:`e_j = \delta / (d \max_i h_{ij})` (`widths`), d the number of features, so that
-    :math:`\sum_j h_{ij} e_j \le \delta`.
+    Here h includes the common half-widths s. The widths :math:`e_j = \delta / (d \max_i h_{ij})`, with d the number of
+    features, make :math:`\sum_j h_{ij} e_j \le \delta`.
     """
 
     base: RowBoxes
@@ -326,7 +328,7 @@ class SmoothedRowBoxes(RowPoints, SmoothedSet):
         return [*self.base.halves(w / np.hypot(w, self.widths)), *self.base.centres(np.ones(len(w)))]
 
     def support(self, w: Array) -> Array:
-        # w times this is sqrt(w^2 + e^2) - e, which would cancel near the kink
+        # w times this is sqrt(w^2 + e^2) - e, without its cancellation near the kink
         rises = self.base.halves(w / (np.hypot(w, self.widths) + self.widths))
         rises += self.base.centres(np.ones(len(w)))
         return np.asarray(sum(term.dot(w) for term in rises)) + self.delta

@@ -1,4 +1,4 @@
-"""An ellipsoid for each row, diagonal or by a factor of its own."""
+"""An ellipsoid for each row, with a diagonal or a full matrix as its factor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast._core.row_forms import Array, RowHessians
 from holdfast.uncertainty.ellipsoids import CommonEllipsoid, EllipsoidSets, coordinates_in, norm_program, points_of_ball
 
 MANY_AXES = 64
-"""Columns of factors beyond which the Frobenius norm bounds the largest singular value, to save decompositions."""
+"""Above this number of columns, the Frobenius norm bounds a factor's largest singular value, to save decompositions."""
 
 
 class RowEllipsoids(EllipsoidSets):
@@ -25,7 +25,7 @@ class RowEllipsoids(EllipsoidSets):
 
     @abstractmethod
     def factor_matrices(self) -> Iterable[Array]:
-        """Return F_i of each row, a matrix."""
+        """Return the matrix F_i of each row."""
 
     def contains(self, points: Array, *, slack: float = 1e-9) -> NDArray[np.bool_]:
         pairs = zip(self.factor_matrices(), points, strict=True)
@@ -33,17 +33,18 @@ class RowEllipsoids(EllipsoidSets):
 
 
 class DiagonalEllipsoids(RowEllipsoids):
-    r"""An ellipsoid :math:`\{S_i v : |v|_2 \le 1\}` with diagonal S_i for each row: :math:`t_i = \sqrt{\sum_j S_{ij}^2 w_j^2}`.
+    r"""An ellipsoid :math:`\{S_i v : |v|_2 \le 1\}` with diagonal S_i for each row.
 
-    Kept as a matrix of squares, a NumPy array or SciPy's CSR that is never made dense, each column in units of its own
-    largest deviation, so that squares neither over- nor underflow.
+    The support is :math:`t_i = \sqrt{\sum_j S_{ij}^2 w_j^2}`. The squares are stored as an array, or as a CSR array
+    that is never made dense. Each column is divided by about its largest deviation first, so that squares neither over-
+    nor underflow.
 
     Parameters
     ----------
     squares : {ndarray, csr_array} of shape (n_samples, n_features)
         S_ij**2 / units_j**2.
     units : ndarray of shape (n_features,)
-        Powers of two, so that changing units changes no digit; 0 for features without noise.
+        Powers of two, so that multiplying by them is exact; 0 for features without noise.
     """
 
     def __init__(self, squares: Any, units: Array):
@@ -52,7 +53,7 @@ class DiagonalEllipsoids(RowEllipsoids):
 
     @classmethod
     def of(cls, stds: Any) -> DiagonalEllipsoids:
-        """Return the ellipsoids of these standard deviations, an array or a CSR array of shape (n_samples, n_features)."""
+        """Return the ellipsoids with standard deviations `stds`, an array or CSR array, (n_samples, n_features)."""
         largest = np.ravel(dense(stds.max(axis=0)))
         units = np.where(largest > 0, np.maximum(np.ldexp(0.5, np.frexp(largest)[1]), np.finfo(float).tiny), 0.0)
         shares = rescaled(stds, np.ones(stds.shape[0]), ratio(1.0, units))
@@ -60,14 +61,14 @@ class DiagonalEllipsoids(RowEllipsoids):
 
     @remembered
     def _levels(self, w: Array) -> tuple[float, Array, Array]:
-        """Return a unit for scores, and in that unit the weights w_j * units_j and the supports."""
+        """Return a unit for scores, and the weights w_j * units_j and the supports, both divided by that unit."""
         weights = self.units * w
         unit = float(np.abs(weights).max(initial=0.0)) or 1.0
         weights = weights / unit
         return unit, weights, np.sqrt(self.squares @ np.square(weights))
 
     def _points(self, w: Array) -> Any:
-        """Return the maximizers in units of their columns, as a matrix of the same kind."""
+        """Return the maximizers divided by `units`, as a matrix of the same format as `squares`."""
         _, weights, levels = self._levels(w)
         return rescaled(self.squares, ratio(1.0, levels), weights)
 
@@ -91,8 +92,8 @@ class DiagonalEllipsoids(RowEllipsoids):
 
     def stretch(self, A: Array) -> Array:
         stds = dense(self.deviations())
-        # the Frobenius norm of A S, and |A| times the longest axis: either may be the smaller bound on the largest singular
-        # value
+        # two bounds on the largest singular value of A S: its Frobenius norm, and |A| times the longest axis. Either
+        # may be the smaller one
         whole = norm(stds * norm(A.T, axis=1), axis=1)
         return np.minimum(whole, spectral_norm(A) * stds.max(axis=1, initial=0.0))
 
@@ -123,7 +124,7 @@ class DiagonalEllipsoids(RowEllipsoids):
         return dense(sum(block.T @ points[part] for part, block in rows.blocks())) * self.units
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        # q_i = shares_i C_i v with the v that makes them add up to the target
+        # points q_i = shares_i C_i v, with v such that they add up to the target
         shares = ratio(budgets, scale)
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pooled = self.squares.T @ shares
@@ -234,7 +235,7 @@ class FactorEllipsoids(RowEllipsoids):
     def stretch(self, A: Array) -> Array:
         if self.factors.shape[2] > MANY_AXES:
             return np.asarray(spectral_norm(A) * np.linalg.norm(self.factors, axis=(1, 2)))
-        # lengths of A d depend on A'A alone, so its triangular factor does for a tall A
+        # the lengths of A d depend on A'A alone, so a tall A can be replaced by its triangular QR factor
         moved = (A if len(A) <= A.shape[1] else np.linalg.qr(A)[1]) @ self.factors
         squares = np.linalg.eigvalsh(moved.transpose(0, 2, 1) @ moved)[:, -1]
         return np.sqrt(np.maximum(squares, 0.0)) * (1 + 1e-12)
@@ -257,12 +258,13 @@ class FactorEllipsoids(RowEllipsoids):
         root = self.root(w)
         t = norm(root, axis=1)
         unit, move = ratio(root, t[:, None]), self.root(v)
-        # the Hessian of |r| along v is what v has across r, over |r|: projected first, as C v - (p'v) p cancels along w
+        # the Hessian of |r| times v is the part of v orthogonal to r, divided by |r|. Project before multiplying by F,
+        # as C v - (p'v) p cancels for v along w
         across = move - unit * np.einsum("nj,nj->n", unit, move)[:, None]
         return self.pooled(across * ratio(first, t)[:, None])
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        # q_i = shares_i C_i v with the v that makes them add up to the target
+        # points q_i = shares_i C_i v, with v such that they add up to the target
         shares = ratio(budgets, scale)
         sizes = np.full(len(target), norm(target)) if sizes is None else sizes
         pooled = self.covariance(shares)
@@ -270,7 +272,7 @@ class FactorEllipsoids(RowEllipsoids):
         moved = np.flatnonzero(scale)
         if np.any((np.abs(target) > MISSED * sizes)[scale == 0]):
             return np.full(len(shares), np.inf)
-        # correlations in place of covariances, so that one cutoff suits features of all scales
+        # correlations instead of covariances, so that one cutoff serves features of any scale
         unit = scale[moved]
         extents, basis = np.linalg.eigh(pooled[np.ix_(moved, moved)] / np.outer(unit, unit))
         kept = extents > ROUNDED * np.max(extents, initial=0.0)

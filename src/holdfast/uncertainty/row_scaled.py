@@ -1,4 +1,4 @@
-"""One common shape, in a size of its own for each row."""
+"""Sets of one common shape, with a size for each row."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from holdfast._core.row_sets import RowSets
 class RowScaledSets(RowSets):
     r"""The sets :math:`f_i U` with supports :math:`t_i(w) = f_i\, t_U(w)`, U common to all rows and :math:`f_i \ge 0`.
 
-    Together they are one set: :math:`\sum_i \beta_i f_i U = (\sum_i \beta_i f_i)\, U`. Smoothed, U is smoothed by
-    :math:`\delta / \max f` and a constant, `slack`, raises each row to :math:`\delta` at w = 0.
+    Their sum is a multiple of U: :math:`\sum_i \beta_i f_i U = (\sum_i \beta_i f_i)\, U`. To smooth them by
+    :math:`\delta`, U is smoothed by :math:`\delta / \max f`, and the constant `slack` raises the support of each row to
+    :math:`\delta` at w = 0.
     """
 
     def __init__(self, base: RowSets, factors: Array, slack: Array | float = 0.0):
@@ -26,7 +27,7 @@ class RowScaledSets(RowSets):
         self.slack = np.broadcast_to(np.asarray(slack, dtype=np.float64), factors.shape)
         self.is_isotropic, self.is_smooth = base.is_isotropic, base.is_smooth
         self.is_symmetric, self.is_sublinear = base.is_symmetric, base.is_sublinear
-        # a row of size 0 adds nothing to a sum, so no kinks either
+        # rows of size 0 do not matter here: they add nothing to a sum, so no kinks either
         self.is_full = base.is_full
 
     @property
@@ -75,7 +76,8 @@ class RowScaledSets(RowSets):
         return self.base.cross_with(other, w, self.factors * r)
 
     def required_share(self, target: Array, budgets: Array, scale: Array, sizes: Array | None = None) -> Array:
-        # sum_i beta_i f_i U is one multiple of U: what is needed of it is split over the rows in proportion to their parts
+        # sum_i beta_i f_i U is a multiple of U; the needed share of it is split over the rows in proportion to their
+        # terms
         pooled = self.factors * budgets
         needed, offered = float(self.base.required_share(target, pooled, scale, sizes)), float(np.sum(pooled))
         share = float(ratio(needed, offered)) if offered > 0 or needed == 0 else np.inf
@@ -85,14 +87,14 @@ class RowScaledSets(RowSets):
         return self.base.shares_are_least(shrunk=shrunk)
 
     def residual(self, target: Array, budgets: Array, scale: Array, direction: Array) -> Array:
-        # in this scale U is used to the same share, t_U / scale_U = t_i / scale_i, as the set of the row
+        # this scale makes the used share of U, t_U / scale_U, equal to that of the row's set, t_i / scale_i
         scale = ratio(scale * self.base.support(direction), self.support(direction))
         return self.base.residual(target, self.factors * budgets, scale, direction)
 
     def interval_form(self) -> IntervalForm | None:
         form = self.base.interval_form()
         if form is None or not np.any(form.common):
-            return form  # multiples of a point are points
+            return form  # multiples of the set {0} are {0}
         return IntervalForm(np.zeros(()), self.factors[:, None] * form.common, None)
 
     def image(self, map: Any) -> RowScaledSets | None:

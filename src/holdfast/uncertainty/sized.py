@@ -11,11 +11,11 @@ from holdfast.uncertainty.checks import one_number
 
 
 class SizedSet(UncertaintySet):
-    """A set whose `radius` multiplies the size that is stated elsewhere; None takes that size as it is."""
+    """A set whose `radius` multiplies a size stated elsewhere, by parameters or by row; None leaves it as it is."""
 
     radius: Any
     size_parameters: ClassVar[tuple[str, ...]] = ("radius",)
-    """Those that state a size, one of which is enough."""
+    """The parameters that state a size; one of them is enough."""
 
     @property
     def has_size(self) -> bool:  # type: ignore[override]
@@ -41,7 +41,7 @@ class SizedSet(UncertaintySet):
         return one_number(self.radius, f"{type(self).__name__}(radius=...)", "radius")
 
     def _radius_alone(self) -> float:
-        """Return the radius where nothing else says how large the set is."""
+        """Return the radius if nothing else states the size. Raises UnstatedError if it is None."""
         if self.radius is None:
             raise UnstatedError(
                 f"{self!r}: its size is stated neither here nor by the rows. Give one for all rows in the units of the "

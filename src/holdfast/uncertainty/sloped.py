@@ -1,4 +1,4 @@
-"""Noise of features that are functions of linear forms of noisy inputs, stored as slopes and forms to save memory."""
+"""Noise of features that are functions of linear forms of noisy inputs. It is stored in parts to save memory."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from holdfast._core.row_forms import Array
 from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
 
 BLOCK_ENTRIES = 1 << 22
-"""Entries of factors that are in memory at a time."""
+"""The number of entries of factors in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class SlopedFactor:
-    r"""Factors :math:`F_i = [\mathrm{diag}(g_i) V N_i,\ \mathrm{diag}(r_i)]` of covariances, one for each row, in parts.
+    r"""Factors :math:`F_i = [\mathrm{diag}(g_i) V N_i,\ \mathrm{diag}(r_i)]` of covariances, one for each row.
 
-    Stands for an array of shape (n_samples, n_out, n_causes), which is formed only where somebody asks for it.
+    Only the parts g, V, N and r are stored. The array of shape (n_samples, n_out, n_causes) is formed on request only.
 
     Parameters
     ----------
     slopes : ndarray of shape (n_samples, n_out)
-        g.
+        g, the slopes of the features in their linear forms.
     forms : list of {ndarray, csr_array}, each of shape (some of n_out, n_in)
-        V, by groups of its rows.
+        V, the linear forms of the inputs, in groups of rows.
     std : ndarray of shape (n_samples, n_in)
-        Deviations of independent errors of the inputs, the last columns of :math:`N_i`.
+        Standard deviations of the independent errors of the inputs, the last columns of :math:`N_i`.
     factor : ndarray of shape (n_samples, n_in, r)
-        What common causes do to the inputs, the first columns of :math:`N_i`.
+        The effects of common causes on the inputs, the first columns of :math:`N_i`.
     rest : ndarray of shape (n_samples, n_out)
-        r.
+        r, the standard deviations of the features' remaining, independent errors.
     """
 
     slopes: Array
@@ -50,7 +50,7 @@ class SlopedFactor:
 
     @classmethod
     def stacked(cls, parts: Sequence[SlopedFactor]) -> SlopedFactor:
-        """Return the factors of several groups of rows that have the same forms."""
+        """Return the factors of several groups of rows, stacked; all must have the same forms."""
         names = ("slopes", "std", "factor", "rest")
         stacked: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in parts]) for name in names}
         return replace(parts[0], **stacked)
@@ -62,12 +62,12 @@ class SlopedFactor:
 
     @property
     def n_followed(self) -> int:
-        """The number of causes that features share, those of the inputs."""
+        """The number of causes of the inputs' errors, which features share."""
         return int(self.factor.shape[2] + len(self.own))
 
     @cached_property
     def own(self) -> NDArray[np.intp]:
-        """The inputs that have errors of their own."""
+        """The indices of inputs with independent errors."""
         return np.flatnonzero(np.any(self.std > 0, axis=0))
 
     def __len__(self) -> int:
@@ -86,12 +86,12 @@ class SlopedFactor:
         return replace(self, std=factor * self.std, factor=factor * self.factor, rest=factor * self.rest)
 
     def followed(self, rows: slice = slice(None)) -> Array:
-        """Return the columns of the inputs' causes, (n_samples, n_out, n_followed)."""
+        """Return the columns of F_i for the causes of the inputs' errors, shape (n_samples, n_out, n_followed)."""
         inner = np.concatenate([self.factor[rows], self.std[rows, :, None] * np.eye(self.std.shape[1])[:, self.own]], 2)
         return self.slopes[rows, :, None] * np.concatenate([dense(V) @ inner for V in self.forms], axis=1)
 
     def pulled(self, w: Array) -> Array:
-        """Return V'(g_i w), the slopes of the score in the inputs, (n_samples, n_in)."""
+        """Return V'(g_i w), the slopes of the score in the inputs, shape (n_samples, n_in)."""
         weighted, ends = self.slopes * w, np.cumsum([0, *(V.shape[0] for V in self.forms)])
         parts = (weighted[:, start:end] @ V for V, start, end in zip(self.forms, ends, ends[1:], strict=False))
         return np.asarray(sum(parts))
@@ -112,7 +112,7 @@ class SlopedFactor:
 
 
 class SlopedEllipsoids(FactorEllipsoids):
-    """An ellipsoid for each row, with factors stored in parts."""
+    """An ellipsoid for each row, with its factor stored as the parts of a `SlopedFactor`."""
 
     def __init__(self, parts: SlopedFactor):
         self.parts = parts
@@ -135,7 +135,7 @@ class SlopedEllipsoids(FactorEllipsoids):
     def covariance(self, weights: Array) -> Array:
         parts = self.parts
         out = np.diag(np.square(parts.rest).T @ weights)
-        # each input meets few features, such as the ramps of its own column: the sum over inputs has small blocks
+        # each input affects few features, such as the ramps of its own column, so each term of the sum is a small block
         if parts.factor.shape[2] == 0 and all(sparse.issparse(V) for V in parts.forms):
             return out + self._of_columns(weights)
         n_samples, n_out, _ = parts.shape
@@ -147,7 +147,7 @@ class SlopedEllipsoids(FactorEllipsoids):
         return out
 
     def _of_columns(self, weights: Array) -> Array:
-        """Return the covariance from independent errors of the inputs where each feature depends on few of them."""
+        """Return the covariance from independent errors of the inputs, if each feature depends on few inputs."""
         V = sparse.csc_array(sparse.vstack(self.parts.forms))
         out = np.zeros((V.shape[0], V.shape[0]))
         for j in range(V.shape[1]):

@@ -24,10 +24,10 @@ class SetSum(UncertaintySet):
     Parameters
     ----------
     first, second : UncertaintySet
-        Sets, or sums themselves. Metadata of ``fit`` goes to the one that takes it, not to a `Box` that states its half-widths
-        itself: ``Box(half_widths=s) + Box()`` with a sparse ``X_std`` is dense uncertainty that takes no dense array. One of
-        all summands may be a noise over which the loss is averaged (`GaussianNoise`); the others are then a worst case around
-        each of its values.
+        Sets, or sums of sets. Metadata of ``fit`` goes to the summand that takes it; a `Box` with its own half-widths
+        takes none. So ``Box(half_widths=s) + Box()`` with a sparse ``X_std`` states dense uncertainty without a dense
+        array. At most one summand may be a noise over which the loss is averaged (`GaussianNoise`); the others are then
+        a worst case around each value of the noise.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class SetSum(UncertaintySet):
     Ball(radius=0.5) + Box(radius=0.1)
     >>> round(float(both.at(np.zeros((4, 2)), {}).support(np.array([3.0, -4.0]))), 6)
     3.2
-    >>> wider = Box(half_widths=[0.1, 0.2]) + Box()  # the same for all rows, and what X_std says besides
+    >>> wider = Box(half_widths=[0.1, 0.2]) + Box()  # common half-widths, plus those in X_std
     >>> wider.at(np.zeros((2, 2)), {"X_std": sparse.csr_array([[0.0, 0.0], [0.5, 0.0]])}).support(np.array([3.0, -4.0]))
     array([1.1, 2.6])
     >>> both.set_params(first__radius=0.7)
@@ -49,27 +49,27 @@ class SetSum(UncertaintySet):
 
     @property
     def metadata(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names that the summands take."""
+        """The names of the metadata that the summands take."""
         return tuple(dict.fromkeys((*self.first.open_metadata, *self.second.open_metadata)))
 
     @property
     def is_of_rows(self) -> bool:  # type: ignore[override]
-        """Whether one of the summands is."""
+        """Whether `is_of_rows` holds for a summand."""
         return self.first.is_of_rows or self.second.is_of_rows
 
     @property
     def is_of_training(self) -> bool:  # type: ignore[override]
-        """Whether one of the summands is."""
+        """Whether `is_of_training` holds for a summand."""
         return self.first.is_of_training or self.second.is_of_training
 
     @property
     def has_size(self) -> bool:  # type: ignore[override]
-        """Whether all summands say it."""
+        """Whether both summands state their size."""
         return self.first.has_size and self.second.has_size
 
     @property
     def is_of_scores(self) -> bool:  # type: ignore[override]
-        """Whether one of the summands is."""
+        """Whether `is_of_scores` holds for a summand."""
         return self.first.is_of_scores or self.second.is_of_scores
 
     @property
@@ -91,7 +91,8 @@ class SetSum(UncertaintySet):
         clouds = [sets for _, sets in pairs if sets is not None]
         if len(clouds) > 1:
             raise ValueError(f"{self!r}: two noises. State them as one, whose covariance is the sum of theirs.")
-        # a sum lets each part use any share of its budget, down to none; a part without the origin cannot be left out
+        # in a sum each part may use any share of its budget, also none; but a part without the origin must use all of
+        # it
         if len(worst) > 1 and not all(sets.has_origin for sets in worst):
             raise ValueError(
                 f"{self!r}: rows that have to change, as with FeatureDeletion(exactly=True), are not known in sums. Use "
@@ -152,7 +153,7 @@ class SetSum(UncertaintySet):
         metadata: Mapping[str, Any],
         change: Callable[[UncertaintySet, dict[str, Any]], tuple[UncertaintySet, dict[str, Any]]],
     ) -> tuple[UncertaintySet, dict[str, Any]]:
-        """Return the sum of the summands after a change, each with the metadata that it takes."""
+        """Return the sum of the changed summands, and their metadata; each summand is given the metadata it takes."""
         found = [
             change(part, {name: value for name, value in metadata.items() if name in part.open_metadata})
             for part in (self.first, self.second)
@@ -160,7 +161,7 @@ class SetSum(UncertaintySet):
         (first, ours), (second, others) = found
         if both := set(ours) & set(others):
             raise ValueError(
-                f"{self!r}: both summands come to be stated by {min(both)}, which only one of them may take."
+                f"{self!r}: both summands would be stated by {min(both)}, but only one of them may take it."
             )
         return SetSum(first, second), ours | others
 

@@ -22,7 +22,7 @@ COMPONENTWISE = "componentwise"
 
 
 class Faced(NamedTuple):
-    """A problem that accounts for errors of the weights: sets, and the margin to ask for."""
+    """The sets and margins of a problem that accounts for errors of the weights."""
 
     sets: RowSets
     target: Array | float
@@ -30,7 +30,7 @@ class Faced(NamedTuple):
 
 
 class WeightError(Parameters):
-    r"""Errors dw of the weights that a linear model is used with, chosen anew for each row.
+    r"""Errors dw of the weights of a linear model when it is used, with a separate dw for each row.
 
     ===============================  =================================  ===================================================
     ``relative=False``               :math:`|dw_j| \le \delta`          the margin asked for becomes
@@ -39,33 +39,36 @@ class WeightError(Parameters):
     ``relative="componentwise"``     :math:`|dw_j| \le \delta |w_j|`    a box with the half-widths :math:`\delta |x_{ij}|`
     ===============================  =================================  ===================================================
 
-    A row's loss is the largest over its own dw, exactly; where one dw is common to all rows, the sum bounds its loss from above
-    (:func:`worst_weight_loss` has it exactly for few features). The intercept is exact. Relative errors are sets, of which
-    ``kappa`` keeps a share inside the loss. A larger margin is inside as a whole; of the joint formula below, ``kappa`` applies
-    to the sum of absolute values alone.
+    The loss of a row is exactly its largest loss over dw. If all rows share one dw, the sum of these losses is an upper
+    bound (:func:`worst_weight_loss` is exact, for few features). The intercept has no error. Relative errors are sets,
+    so ``kappa`` keeps a share of them inside the loss. A larger margin stays inside the loss as a whole; in the joint
+    formula below, ``kappa`` applies only to the sum of absolute values.
 
-    Where rows are uncertain as well, :math:`x + d` with d in a set, an error of the weights meets the wrong row. For boxes
-    around rows of half-widths s the worst of both is exact at ``joint="exact"`` (but for ``relative=True``); for
-    ``relative=False``,
+    If the rows are uncertain too, :math:`x + d` with d in a set, the error of the weights multiplies the perturbed row.
+    For boxes with half-widths s, ``joint="exact"`` (not with ``relative=True``) is the exact worst case of both errors.
+    With ``relative=False`` it is
 
     .. math:: 1 - y\,w^\top x + \sum_j \Bigl[\delta \max(|x_j|, s_j)
               + s_j \bigl|w_j - y\,\delta\,\mathrm{clip}(x_j / s_j, -1, 1)\bigr|\Bigr] - y b .
 
-    ``joint="bound"`` adds :math:`\delta \max_d |d|_1` to what each error does alone: for boxes the bound of El Ghaoui et al.,
-    :math:`1 - y(w^\top x + b) + s^\top(|w| + \delta) + \delta |x|_1`; for other sets what is known of the maximum.
+    ``joint="bound"`` adds the largest product of both errors, such as :math:`\delta \max_d |d|_1`, to the effect of
+    each error alone. For boxes this is the bound of El Ghaoui et al.,
+    :math:`1 - y(w^\top x + b) + s^\top(|w| + \delta) + \delta |x|_1`. For other sets the maximum is itself bounded from
+    above.
 
     Parameters
     ----------
     delta : float
-        How large an error is, >= 0: in the units of the weights, or a share of them.
+        The size of the errors, >= 0: in the units of the weights, or relative to them.
     relative : bool or "componentwise", default=False
     joint : {"exact", "bound"}, default="exact"
-        What to do where rows are uncertain as well.
+        How to combine both errors if the rows are uncertain too.
 
     References
     ----------
-    L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003), section 6.1. What it prints as
-    an equality holds row by row; for a common dw, and for its joint bound, the right side is larger.
+    L. El Ghaoui, G. Lanckriet, G. Natsoulis, "Robust classification with interval data" (2003), section 6.1. An
+    equality printed there holds for each row alone; for a common dw, and for the joint bound, its right side is only an
+    upper bound.
 
     Examples
     --------
@@ -88,19 +91,19 @@ class WeightError(Parameters):
         self.joint = joint
 
     def checked(self) -> float:
-        """Return delta as a number, after checking that all arguments make sense."""
+        """Return delta as a number, after checking all arguments."""
         self.check_parameters()
         return float(self.delta)
 
     def reach(self, w: Array) -> Array:
-        """Return the largest error of each weight, of the shape of w (or, with several rows of weights, by the row)."""
+        """Return the largest error of each weight; w, and the result, is one vector or has a row for each class."""
         delta = self.checked()
         if self.relative == COMPONENTWISE:
             return np.asarray(delta * np.abs(w))
         return np.broadcast_to(delta * (np.sum(np.abs(w), axis=-1, keepdims=True) if self.relative else 1.0), w.shape)
 
     def faced(self, X: Any, signs: Array, bound: RowSets) -> Faced:
-        """Return sets and margins for rows X with labels y = `signs`; `bound` are their sets, seen from the wrong side."""
+        """Return sets and margins for rows X with labels y = `signs`; `bound` are their sets `against_labels`."""
         delta = self.checked()
         if delta == 0:
             return Faced(bound, 1.0)
@@ -119,7 +122,7 @@ class WeightError(Parameters):
         return (_scaled if self.relative else _shifted)(delta, middle, signs, half, centre)
 
     def _apart(self, delta: float, values: Any, sets: RowSets, farthest: Array) -> Faced:
-        """Return the bound that adds what each error does alone, and the product of both at their largest."""
+        """Return the bound that adds the effects of each error alone and the largest product of both."""
         (n, d), sizes = values.shape, row_sums(abs(values)) + farthest
         if not self.relative:
             return Faced(sets, np.asarray(1.0 + delta * sizes))
@@ -129,7 +132,7 @@ class WeightError(Parameters):
         else:
             parts.append(RowBoxes(delta * abs(values)))
             if np.any(farthest):
-                # the error of weight j meets x_j + d_j, which is at most |x_j| plus how far the set reaches along feature j
+                # the error of weight j multiplies x_j + d_j, at most |x_j| plus the set's reach along feature j in size
                 off = np.stack([np.maximum(sets.support(e), sets.support(-e)) for e in np.eye(d)], axis=-1)
                 parts.append(RowBoxes(np.atleast_2d(delta * off), None, np.ones(n)))
         return Faced(BoundSum(parts) if len(parts) > 1 else parts[0], 1.0)
@@ -141,7 +144,7 @@ def row_sums(matrix: Any) -> Array:
 
 
 def _alike(error: WeightError, values: Any, form: IntervalForm) -> tuple[Any, Any | None]:
-    """Return half-widths and centres as matrices in the format of the values."""
+    """Return half-widths and centres as matrices in the same format (dense or sparse) as the values."""
     half = form.common if form.own is None else dense(form.own) + form.common if np.any(form.common) else form.own
     parts = [half] if form.centre is None else [half, form.centre]
     if not sparse.issparse(values):
@@ -157,11 +160,11 @@ def _alike(error: WeightError, values: Any, form: IntervalForm) -> tuple[Any, An
 
 
 def _shifted(delta: float, middle: Any, signs: Array, half: Any, centre: Any | None) -> Faced:
-    r"""Return what rows in boxes around `middle` face where weights are off by up to delta.
+    r"""Return the problem of rows in boxes around `middle`, with errors of each weight of at most delta.
 
-    With z from x - s to x + s: :math:`\max_z\,(-y w z + \delta|z|) = -y w x + \delta \max(|x|, s) + |s w - y \delta\,
-    \mathrm{clip}(x, -s, s)|`, x + s and x - s giving :math:`\max(|x|, s)` by half the sum of their sizes and the clip by half
-    the difference.
+    For z from x - s to x + s: :math:`\max_z\,(-y w z + \delta|z|) = -y w x + \delta \max(|x|, s) + |s w - y \delta\,
+    \mathrm{clip}(x, -s, s)|`. Here :math:`\max(|x|, s)` is half the sum of :math:`|x + s|` and :math:`|x - s|`, and the
+    clip is half their difference.
     """
     above, below = abs(middle + half), abs(middle - half)
     clipped = entries_of(half, rescaled(0.5 * (above - below), signs))
@@ -171,10 +174,11 @@ def _shifted(delta: float, middle: Any, signs: Array, half: Any, centre: Any | N
 
 
 def _scaled(delta: float, middle: Any, signs: Array, half: Any, centre: Any | None) -> Faced:
-    r"""Return what rows in boxes around `middle` face where each weight is off by up to a share delta of itself.
+    r"""Return the problem of rows in boxes around `middle`, with errors of each weight of at most delta times its size.
 
-    With z from x - s to x + s, :math:`\max_z\,(-y w z + \delta |w| |z|)` is -y w x and a multiple of w, one for
-    w > 0 and one for w < 0, each the larger of those at the ends: a box that is not around 0.
+    For z from x - s to x + s, :math:`\max_z\,(-y w z + \delta |w| |z|)` is -y w x plus a multiple of w, which is the
+    larger of the multiples at the two ends and differs between w > 0 and w < 0. So it is a box that is not centred at
+    0.
     """
     above, below, up = delta * abs(middle + half), delta * abs(middle - half), rescaled(half, signs)
     # max(a, b) = (a + b + |a - b|) / 2, in any format
