@@ -574,7 +574,7 @@ def test_a_choice_within_the_path_or_of_two_values_or_of_no_noise_says_nothing(d
 
 def test_a_path_that_ends_where_w_is_0_does_not_ask_for_larger_sizes(rng):
     X, y = rng.normal(size=(60, 4)), np.repeat([0, 1], [50, 10])
-    for model in (GaussianRobustClassifierCV(30, loss="hinge"), RobustLinearClassifierCV(30)):
+    for model in (GaussianRobustClassifierCV(8, loss="hinge", cv=3), RobustLinearClassifierCV(8, cv=3)):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             assert not np.any(model.fit(X, y).coef_)

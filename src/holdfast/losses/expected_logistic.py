@@ -187,7 +187,7 @@ def _flat(t: Array, shape: tuple[int, ...]) -> Array:
 def _by_scale(n_rows: int, t: Array, rules: Sequence[_Rule]) -> Iterator[tuple[Any, Array, _Rule]]:
     """Yield stretches of rows, their scales or the one of all, and the rule for these."""
     if t.ndim == 0:
-        rule = next((rule for rule in rules if t <= rule.reach), rules[-1])
+        rule = [*(rule for rule in rules if t <= rule.reach), rules[-1]][0]
         size = max(1, BLOCK_ENTRIES // rule.nodes.size)
         yield from ((slice(start, start + size), t, rule) for start in range(0, n_rows, size))
         return

@@ -19,6 +19,8 @@ CHORD = 0.1
 
 NEAR = 1e-6
 """Share of the objective that decrements must have fallen below for the next ones to be foretold."""
+SETTLING, QUADRATIC = 10, 1e-6
+"""Most steps after the objective has settled, and the share of a decrement that is left by a step that converges well."""
 EXACT = 1e-26
 """A decrement, as a share of the objective, after which slopes have ten digits, even of kinks rounded by 1e-10."""
 
@@ -53,7 +55,10 @@ class Newton(Solver):
             report(f"newton {n_iter}: objective {value:.10g}, decrement {decrement:.2e}")
             if decrement <= max(tol, POLISHED) * abs(value) or _foretold(decrement, before, abs(value)) <= EXACT:
                 # one last full step costs nothing and squares the error
+                before_it = theta
                 theta, value = _polished(view, theta, value, step)
+                if not (tol > 0 or rough or theta is before_it):
+                    theta, value = _settled(view, theta, value, decrement, chord)
                 status = Status.SOLVED
                 break
             found = _backtrack(view, theta, value, gradient, step)
@@ -135,6 +140,25 @@ def _polished(view: Curved, theta: Array, value: float, step: Array) -> tuple[Ar
     polished, gradient = view.value_and_gradient(theta + step)
     is_good = polished <= value + ROUNDING * abs(value) and np.all(np.isfinite(gradient))
     return (theta + step, polished) if is_good else (theta, value)
+
+
+def _settled(
+    view: Curved, theta: Array, value: float, decrement: float, chord: Callable[[Array], Array]
+) -> tuple[Array, float]:
+    """Return the point after further full steps, as long as they shorten the next one and are no longer quadratic.
+
+    The objective cannot tell these points apart, but the slopes of rounded kinks can, and with them proofs.
+    """
+    for _ in range(SETTLING):
+        _, gradient, hessian = view.second_order(theta)
+        left = -0.5 * float(gradient @ chord(gradient))
+        if not QUADRATIC * decrement < left < 0.25 * decrement:
+            break
+        step, decrement, chord = _step_and_chord(hessian(), gradient, np.zeros_like(theta), lambda step: np.inf)
+        before, (theta, value) = theta, _polished(view, theta, value, step)
+        if theta is before:
+            break
+    return theta, value
 
 
 def _backtrack(
