@@ -20,7 +20,7 @@ WIDEST = 2000
 """Largest number of learners for which the Hessian of means and scales is formed."""
 INSIDE = 0.95
 """A step may take a scale this share of the way to the end of its range."""
-NEAR = 100.0
+NEAR = 500.0
 """A step may change a mean by so many scales, and by as many more as the largest mean has."""
 SHY = 0.5
 """A scale's own Newton step takes it this share of the way to the end at most, so that it holds up no other parameter."""
@@ -354,13 +354,13 @@ class LaplaceProblem(Problem):
             return np.where(rise < 0, np.minimum(near, np.log(self.ends / s)), near)
 
 
-def stride(u: Array, step: Array) -> float:
+def stride(u: Array, step: Array, near: float = NEAR) -> float:
     """Return the largest multiple of a step of the means, in scales, over which their curvature still says something.
 
     The divergence's curvature falls by e with each scale. At the start rows may have as good as none, so that Newton's step
     goes where nothing has any, and from where no step leads back.
     """
-    farthest = NEAR + float(np.max(np.abs(u), initial=0.0))
+    farthest = near + float(np.max(np.abs(u), initial=0.0))
     return farthest / max(float(np.max(np.abs(step), initial=0.0)), np.finfo(float).tiny)
 
 

@@ -14,6 +14,9 @@ from holdfast._data.outputs import Outputs
 from holdfast._problems.laplace import WIDEST, conjugate, stride
 from holdfast.losses.laplace_law import LaplaceSum
 
+NEAR = 100.0
+"""A step may change a mean by so many scales, fewer than for losses whose curvature reaches farther."""
+
 
 def voters_wrong(outputs: Outputs, means: Array, scales: Array, signs: Any) -> Array:
     """Return the share of voters whose score does not have the row's sign; a score of 0 counts as wrong."""
@@ -135,7 +138,7 @@ class TailProblem(Problem):
 
     def longest_step(self, u: Array, step: Array) -> float:
         """Return the largest multiple of the step that keeps means near; see `stride`. There are no kinks."""
-        return stride(u, step)
+        return stride(u, step, NEAR)
 
     def work(self) -> dict[str, Any]:
         """Return the sizes by which solvers judge whether they suit."""

@@ -20,6 +20,8 @@ PULL_ACCURACY = 1e-8
 """These steps end when the pulls, relative to their limits, are exact to this number."""
 SETTLED = 1e-10
 """The search ends when the scales cost the dual bound no more than this share."""
+MINOR = 0.01
+"""It ends, too, when they cost no more than this share of all that the bound lacks."""
 
 
 class LaplaceProof(NamedTuple):
@@ -54,7 +56,7 @@ def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplacePr
         )
 
     agreed(problem.value_and_gradient(parameters)[0], objective, rounding)
-    bound = max(0.0, dual_bound(problem, polished_slopes(problem, delta, s, logs), s, log_means))
+    bound = max(0.0, dual_bound(problem, polished_slopes(problem, delta, s, logs), s, log_means, objective))
     bound = consistent(objective, bound, rounding)
     return LaplaceProof(objective, bound, (objective - bound) / max(objective, problem.floor))
 
@@ -86,8 +88,14 @@ def polished_slopes(problem: LaplaceProblem, delta: Array, s: Array, logs: Array
     return best
 
 
-def dual_bound(problem: LaplaceProblem, q: Array, s: Array, log_means: Array | None = None) -> float:
-    """Return a lower bound of F from slopes q of the loss; the search for scales starts at s, with `log_means` its ln D."""
+def dual_bound(
+    problem: LaplaceProblem, q: Array, s: Array, log_means: Array | None = None, objective: float = -np.inf
+) -> float:
+    """Return a lower bound of F from slopes q of the loss.
+
+    The search for scales starts at s, with `log_means` its ln D. It does not go on for a small share of what the bound lacks
+    of `objective`.
+    """
     slopes = problem.weights * q
     pulls = problem.outputs.transpose_dot(problem.signs * slopes)
     steep = problem.prior_scales * np.abs(pulls)
@@ -100,7 +108,7 @@ def dual_bound(problem: LaplaceProblem, q: Array, s: Array, log_means: Array | N
         rise = s * (conjugate(steep) / problem.prior_scales + pull) - 1
         worth = problem.worth(share * q, slopes, log_means)
         best = max(best, worth + problem.least(s, steep, rise))
-        if float(np.sum(problem.slack(s, rise))) <= SETTLED * abs(best):
+        if float(np.sum(problem.slack(s, rise))) <= max(SETTLED * abs(best), MINOR * (objective - best)):
             break
         low, high = np.where(rise < 0, s, low), np.where(rise > 0, s, high)
         new = s - rise / s / (s**-2.0 + bends)
