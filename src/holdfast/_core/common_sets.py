@@ -13,7 +13,8 @@ from holdfast._core.arithmetic import MISSED, norm
 from holdfast._core.dual_norm import least_share
 from holdfast._core.memory import remembered
 from holdfast._core.row_forms import Array, RowHessians
-from holdfast._core.row_sets import RowSets, SmoothedSet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.smoothed_set import SmoothedSet
 
 MOST_STEPS = 200
 """Limit on the Newton steps to the least multiple of a set that reaches a target; a few are usually enough."""

@@ -404,8 +404,7 @@ class LaplaceBoostClassifier(WholeFits, CallbackSupportMixin, ClassifierMixin, B
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         X_std : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            The noise of each entry, as in `fit`. Without it rows count as exact, and a model that was fitted with noise
-            warns.
+            The noise of each entry, as in `fit`. Without it rows count as exact; a model fitted with noise then warns.
 
         Returns
         -------

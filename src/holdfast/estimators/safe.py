@@ -72,8 +72,7 @@ class LengthsTask(Task):
 class SafeClassifier(MappedScores, CollapsingClassifier):
     r"""Linear SVM, robust against errors whose size it learns for each feature: the safe SVM.
 
-    Rows are known up to an ellipsoid with the half-axis :math:`\sigma_k`, called length, along feature k, the same for
-    all rows,
+    All rows are known up to the same ellipsoid, with the half-axis :math:`\sigma_k`, called length, along feature k,
 
     .. math:: \min_{w, b}\; \sum_i c_i \bigl(1 - y_i (w^\top x_i + b) + |\sigma \circ w|_2\bigr)_+ + \frac\alpha2 |w|_2^2,
 
@@ -99,8 +98,7 @@ class SafeClassifier(MappedScores, CollapsingClassifier):
     lengths, so the lowest validation loss need not be found. For given lengths it is convex, and `gap_` certifies the
     final fit, which is that of ``RobustLinearClassifier(Ellipsoid(shape=model.learned_shape_), alpha=alpha)``.
 
-    With more than two classes, each is trained against the rest, all with the same lengths: those with the lowest total
-    loss.
+    With more than two classes, each is trained against the rest, all with the lengths of the lowest total loss.
 
     With a feature map :math:`\phi` (`features`), lengths are still those of the inputs. The fit is robust against
     errors to first order: the term is :math:`|\sigma \circ J_i^\top w|_2` with the derivatives :math:`J_i` of the

@@ -12,7 +12,8 @@ from sklearn.utils import gen_batches
 from holdfast._core.arithmetic import norm, ratio
 from holdfast._core.memory import remembered
 from holdfast._core.row_forms import Array, RowHessians
-from holdfast._core.row_sets import RowSets, SmoothedSet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.smoothed_set import SmoothedSet
 from holdfast.uncertainty.affine_map import AffineMap
 from holdfast.uncertainty.images import Images
 from holdfast.uncertainty.minkowski import BoundSum

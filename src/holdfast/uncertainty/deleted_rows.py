@@ -14,7 +14,8 @@ from holdfast._core.dual_norm import approaches
 from holdfast._core.memory import remembered
 from holdfast._core.programs import SupportProgram
 from holdfast._core.row_forms import Array, DeletionForm, RowHessians
-from holdfast._core.row_sets import RowSets, SmoothedSet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.smoothed_set import SmoothedSet
 from holdfast._core.tolerances import AFFORDABLE, ROUNDING
 from holdfast.uncertainty.knapsacks import Filled, Knapsacks, SmoothlyFilled
 from holdfast.uncertainty.polytopes import KINK_WIDTHS

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from holdfast._core.memory import remembered
 from holdfast._core.row_forms import Array
-from holdfast._core.row_sets import SmoothedSet
+from holdfast._core.smoothed_set import SmoothedSet
 from holdfast.uncertainty.polytopes import KINK_WIDTHS
 from holdfast.uncertainty.row_boxes import RowMatrix, RowPoints
 

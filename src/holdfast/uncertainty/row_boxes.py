@@ -14,7 +14,8 @@ from scipy import sparse
 
 from holdfast._core.arithmetic import MISSED, box_stretch, dense, norm, ratio, rescaled
 from holdfast._core.row_forms import Array, IntervalForm, RowHessians
-from holdfast._core.row_sets import RowSets, SmoothedSet
+from holdfast._core.row_sets import RowSets
+from holdfast._core.smoothed_set import SmoothedSet
 from holdfast.uncertainty.polytopes import KINK_WIDTHS
 
 
