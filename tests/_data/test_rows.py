@@ -254,7 +254,9 @@ def test_entries_of_shifted_rows_are_shifted(exact):
     assert_allclose(found, (exact - shift)[np.ix_([3, 0], columns)], rtol=1e-15)
 
 
-def test_rows_shifted_again_are_less_both_offsets(rows, exact):
+@pytest.mark.parametrize("most", [0, 1 << 21], ids=["lazily", "copied"])
+def test_rows_shifted_again_are_less_both_offsets(rows, exact, most, monkeypatch):
+    monkeypatch.setattr("holdfast._data.dense.SMALL_COPY", most)
     one, other = np.array([0.5, 0.0, -2.0, 0.0, 1.0]), np.array([0.0, 0.0, 1.0, 4.0, 1.0])
     found = np.concatenate([block for _, block in rows.shifted(one).shifted(other).dense_blocks()])
     assert_allclose(found, exact - one - other, rtol=1e-15)

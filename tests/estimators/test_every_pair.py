@@ -153,7 +153,7 @@ def test_rows_that_hardly_bend_count_where_no_others_bend(solver, seed):
     X, y = rounded_rows(seed)
     model = RobustLinearClassifier(loss="hinge", penalty=None, solver=solver).fit(X, y)
     assert model.gap_ < 1e-6
-    assert model.n_iter_ < (500 if solver else 50)
+    assert model.n_iter_ < ({5: 70, 6: 200}[seed] if solver else 50)
 
 
 def test_a_set_without_extent_leaves_a_plain_linear_program():

@@ -293,11 +293,13 @@ def test_the_size_of_the_sets_is_searched_for_with_flips(two_classes):
     assert _fit(RobustLinearClassifierCV(4, ambiguity=LabelFlips(0.05), cv=2), X, y).gap_ <= 1e-6
 
 
+@pytest.mark.parametrize("solver", [None, "semismooth"])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_few_steps_are_enough(loss, rng):
+def test_few_steps_are_enough(loss, solver, rng):
     y = np.where(rng.uniform(size=60) < 0.4, 1, -1)
     X = rng.normal(size=(60, 4)) + 0.9 * y[:, None]
-    assert _fit(RobustLinearClassifier(loss=loss, alpha=0.5, ambiguity=LabelFlips(5)), X, y).n_iter_ < 60
+    model = RobustLinearClassifier(loss=loss, alpha=0.5, ambiguity=LabelFlips(5), solver=solver)
+    assert _fit(model, X, y).n_iter_ < 60
 
 
 def test_errors_of_the_weights_join_in(two_classes):
