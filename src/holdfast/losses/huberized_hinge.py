@@ -28,7 +28,7 @@ class HuberizedHinge(WorstCaseLoss):
     scale : float, default=4 ln 2
         c > 0, half the width of the parabola.
     threshold : float, default=1.0
-        The deficit at its middle: 1 is the decision boundary, 0 the margin.
+        The deficit at the middle of the parabola: 1 is the decision boundary, 0 the margin.
 
     Examples
     --------

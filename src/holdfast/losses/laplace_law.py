@@ -17,17 +17,17 @@ The poles are at 0 and at +-1 / scale, at least sqrt(2) units from 0, and the co
 sum is nearly normal. The generating function of a normal distribution stops falling at the angle pi / 4; half of that is safe.
 """
 STEP = 0.075
-"""Distance of the nodes: the error of the trapezoid rule is about exp(-2 pi BEND / STEP) = 5e-15."""
+"""Distance between nodes: the error of the trapezoid rule is about exp(-2 pi BEND / STEP) = 5e-15."""
 NODE_BATCH, FARTHEST = 40, 12
-"""Nodes are added so many at a time and at most so often. What is then left out, at most exp(-36), is largest for one scale."""
+"""Nodes per batch, and most batches. The remainder left out, at most exp(-36), is largest for one scale."""
 FAINT_NODES = 1e-15
 """Nodes are added until their share in tail and density falls below this size."""
 FACTORS_AT_A_TIME = 8
-"""So many factors are multiplied before a division; their product cannot overflow."""
+"""This many factors are multiplied before each division; their product cannot overflow."""
 FAR = 1e4
-"""Tails are 0 in float64 beyond so many deviations."""
+"""Tails are 0 in float64 beyond this many deviations."""
 BLOCK_ENTRIES = 1 << 20
-"""Size of the complex tables that are formed at a time."""
+"""Entries in each complex table formed."""
 HUGE = 2.0**900
 """Scales above this are measured in units of it."""
 

@@ -26,7 +26,7 @@ class WorstCaseLoss(Loss):
 
     @abstractmethod
     def bend(self, x: Array) -> Array:
-        """Return the second derivative of the plain loss, one of them where it jumps."""
+        """Return the second derivative of the plain loss; where it jumps, one of its two values."""
 
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         value, slope = self.psi(u + t)
