@@ -1,4 +1,4 @@
-"""Stochastic gradient descent, one row a step: GURU, M-GURU and M-GURU-S2, corrected."""
+"""Stochastic gradient descent, one row per step: GURU, M-GURU and M-GURU-S2, corrected."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class SGD(Solver):
         self.random_state = random_state
 
     def preference(self, work: dict[str, Any]) -> float:
-        return -np.inf  # no certified accuracy: only where it is asked for
+        return -np.inf  # no certified accuracy: used only on request
 
     def seeded(self, random_state: Any) -> SGD:
         return (
@@ -160,7 +160,7 @@ class SGD(Solver):
         )
 
     def draws(self, view: FiniteSum, order: NDArray[np.intp], rng: Any) -> NDArray[np.intp]:
-        """Return the class that moves in each step, nothing where all do."""
+        """Return the class that moves in each step; an empty array if all classes move."""
         return rng.choice(view.n_vectors, size=len(order) if self.one_class_per_step else 0)
 
     @classmethod
@@ -169,7 +169,7 @@ class SGD(Solver):
 
 
 class Pace(NamedTuple):
-    """The length of the first step, and the norm on which points are projected."""
+    """The length of the first step, and the radius of the ball onto which points are projected."""
 
     eta0: float
     bound: float
@@ -177,7 +177,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class Iterate:
-    """The state of the descent, all that is needed to continue it.
+    """The state of the descent, enough to continue it.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class Iterate:
 
     @classmethod
     def at(cls, parameters: Array, view: FiniteSum) -> Iterate:
-        """Return the beginning of a descent from these parameters."""
+        """Return the initial state of a descent from these parameters."""
         table = np.array(parameters, dtype=np.float64).reshape(view.n_vectors, -1)
         W = np.ascontiguousarray(table[:, : view.n_features])
         b = table[:, -1].copy() if view.fit_intercept else np.zeros(view.n_vectors)
@@ -232,7 +232,7 @@ class Iterate:
 
 
 def _steps(view: FiniteSum, visits: int) -> tuple[Any, Any]:
-    """Return the steps and the loss as they call it, compiled where that saves time."""
+    """Return the function that takes the steps, and the loss in the form it calls; compiled if that saves time."""
     kernel, steps = (
         (view.loss.compiled(), compiled.kernel(view.kernel)) if compiled.steps_repay(visits) else (None, None)
     )
@@ -249,5 +249,5 @@ def _interpreted(loss: Elementwise) -> Any:
 
 
 def generator(random_state: Any) -> Any:
-    """Return a generator of permutations: the one given, or a new one of this seed."""
+    """Return a generator of permutations: the given one, or a new one with this seed."""
     return random_state if hasattr(random_state, "permutation") else np.random.default_rng(random_state)
