@@ -42,7 +42,7 @@ FAR = 100.0
 
 
 class DenseRows(BlockRows):
-    """Rows of a NumPy array, less a common `shift` where one is given; never copied or up-cast as a whole, unless few."""
+    """Rows of a NumPy array, less a common `shift` if one is given; only small arrays are copied or up-cast whole."""
 
     X: NDArray[np.floating]
 

@@ -176,7 +176,7 @@ def _worth(v: Array) -> Array:
 
 
 def _settled(x: Array, t: Array, start: Array | None = None) -> tuple[Array, Array]:
-    """Return the best log-shares, and the means of softplus(v), p and Zp there, p = sigmoid(v), v = x - log-share + tZ."""
+    """Return the best log-shares, and their means of softplus(v), p = sigmoid(v) and Zp, v = x - log-share + tZ."""
     out = _first_guess(x, t) if start is None else start.copy()
     step, parts, level = _step(x, t, out)
     out, means = out + step, _followed(parts, step)
@@ -236,7 +236,7 @@ def _followed(parts: Array, step: Array) -> Array:
 
 
 def _averages(x: Array, t: Array, n: int) -> Array:
-    """Return the first n means of softplus(v), p, Zp, p^2, Zp^2, p^3, Zp^3 and Z^2 p(1 - p), p = sigmoid(v), v = x + tZ."""
+    """Return the first n means of softplus(v), p, Zp, p^2, Zp^2, p^3, Zp^3, Z^2 p(1-p); p = sigmoid(v), v = x + tZ."""
     flat, scales = x.ravel(), t.ravel()
     out = np.empty((n, flat.size))
     nodes, weights = (NODES, WEIGHTS) if np.any(scales) else (np.zeros(1), np.ones(1))

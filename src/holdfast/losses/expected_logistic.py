@@ -51,12 +51,12 @@ class ExpectedLogistic(Loss):
 
     There is no closed form. With :math:`G_k(x, t) = \mathbb E\, \mathrm{softplus}^{(k)}(x + tZ)` and x = u - 1, the
     loss is :math:`G_0`, its slopes :math:`G_1` and :math:`t\,G_2`, its curvature :math:`G_2,\ t\,G_3,\ G_2 + t^2 G_4`.
-    Up to t = 0.5 a Gauss-Hermite rule of 15 nodes at most gives them to about 1e-12, up to t = 8 the trapezoid rule over z in
-    [-9, 9]. For larger t it would need ever more nodes, so softplus is written as the hinge averaged over logistic noise:
-    :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid rule is used on that:
-    145 nodes for any t. All are sums of convex functions with positive weights, so the computed loss is convex, and
-    nondecreasing in t. Values at many rows with one common t are interpolated from a table (Taylor; error below 1e-11,
-    in the second derivative in t below 5e-8).
+    Up to t = 0.5 a Gauss-Hermite rule of 15 nodes at most gives them to about 1e-12, up to t = 8 the trapezoid rule
+    over z in [-9, 9]. For larger t it would need ever more nodes, so softplus is written as the hinge averaged over
+    logistic noise: :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid
+    rule is used on that: 145 nodes for any t. All are sums of convex functions with positive weights, so the computed
+    loss is convex, and nondecreasing in t. Values at many rows with one common t are interpolated from a table (Taylor;
+    error below 1e-11, in the second derivative in t below 5e-8).
 
     The loss is smooth at t = 0 and never collapses. Its dual has no closed form: with a ridge alpha > 0 the certificate
     uses strong convexity instead; without a ridge no lower bound is known.
@@ -217,7 +217,8 @@ def _over_logistic(x: Array, t: Array, n: int, rule: _Rule) -> Array:
     gap = x - rule.nodes[:, None]
     z = gap / t
     p, d = ndtr(z), density(z)
-    # the mean of max(gap + tZ, 0); its terms cancel where gap << -t, but only to 1e-16 of a margin, unseen in a sum of losses
+    # the mean of max(gap + tZ, 0); its terms cancel where gap << -t, but only to 1e-16 of a margin, which no sum of
+    # losses shows
     return np.array([rule.weights @ (gap * p + t * d), rule.weights @ p, rule.weights @ d][:n])
 
 

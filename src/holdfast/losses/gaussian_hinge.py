@@ -34,7 +34,7 @@ MOST_BENT = float(0.5 / (1 - SHORT_CUT) * ndtr(SHRUNK) / density(np.array(SHRUNK
 
 @cache
 def _far_polynomial() -> Array:
-    """Return x^2 (1 - x Q(x) / density(x)), x >= 5, as a polynomial in 50 / x^2 - 1, fitted to its continued fraction."""
+    """Return x^2 (1 - x Q(x) / density(x)), x >= 5, as a polynomial in 50 / x^2 - 1, fitted to a continued fraction."""
     s = np.cos(np.pi * (np.arange(200) + 0.5) / 200)
     x = FAR / np.sqrt(0.5 * (1 + s))
     r = np.zeros_like(x)
@@ -91,8 +91,9 @@ class GaussianHinge(PerspectiveLoss):
         return np.asarray(np.maximum(u, 0.0) + t * (height - x * beyond)), slope, height
 
     def shrunk_scale(self, u: Array, t: Array, a: Array) -> tuple[Array, Array]:
-        # p' = -z and p'' = -1 / p; p is concave and 0 at 0, so between (1 - e) a and a it is at least 1 - e of p(a). Beyond
-        # SHRUNK p falls steeply towards a = 1: a chord from p(a) to p(1 - SHORT_CUT), which lies below p((1 - e) a)
+        # p' = -z and p'' = -1 / p; p is concave and 0 at 0, so between (1 - e) a and a it is at least 1 - e of p(a).
+        # Beyond SHRUNK, where p falls steeply towards a = 1, take a chord from p(a) to p(1 - SHORT_CUT): it lies below
+        # p((1 - e) a)
         z = safe_ratio(u, t)
         return np.where(z < SHRUNK, z * a, (LEFT_BY_CUT - density(z)) / SHORT_CUT), MOST_BENT * a
 

@@ -51,9 +51,9 @@ class MaxHinge(JointLoss):
 class EasedMaxHinge(MaxHinge):
     r"""The smooth maximum :math:`\max_{a \in \Delta} a^\top z + c (\sum_k \sqrt{a_k} - 1)` of K entries.
 
-    It lies above the maximum, by :math:`c(\sqrt K - 1)` at most. Its shares are :math:`a_k = (c/2)^2 / (\lambda - z_k)^2` with
-    the level :math:`\lambda` at which they sum to 1. Like the slopes of the hyperbolic hinge, the shares fall with the
-    square of the distance :math:`\lambda - z_k`, so a path of decreasing c can take long steps.
+    It lies above the maximum, by :math:`c(\sqrt K - 1)` at most. Its shares are :math:`a_k = (c/2)^2 / (\lambda -
+    z_k)^2` with the level :math:`\lambda` at which they sum to 1. Like the slopes of the hyperbolic hinge, the shares
+    fall with the square of the distance :math:`\lambda - z_k`, so a path of decreasing c can take long steps.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class EasedMaxHinge(MaxHinge):
 
 
 class CrossEntropy(JointLoss):
-    r"""The cross-entropy of the softmax, :math:`F(z) = \log \sum_c e^{z_c}`; its dual value is the entropy of the shares.
+    r"""The softmax cross-entropy :math:`F(z) = \log \sum_c e^{z_c}`; its dual value is the entropy of the shares.
 
     Examples
     --------

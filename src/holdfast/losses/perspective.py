@@ -23,9 +23,9 @@ def safe_ratio(u: Array, t: Array) -> Array:
 class PerspectiveLoss(Loss):
     r"""A member :math:`\ell(u, t) = t f(u/t)` of the perspective family, :math:`\max(u, 0)` at t = 0.
 
-    f is convex with :math:`f(z) - f(-z) = z` and :math:`f \ge \max(z, 0)`, so every member lies above the hinge and tends
-    to it as t -> 0. Its conjugate :math:`f^*(a) = \min_z f(z) - a z \ge 0` on [0, 1] makes the perspective convex and
-    gives the dual; :math:`\psi = f - z f' = f^*(f'(z))` is the slope in t.
+    f is convex with :math:`f(z) - f(-z) = z` and :math:`f \ge \max(z, 0)`, so every member lies above the hinge and
+    tends to it as t -> 0. Its conjugate :math:`f^*(a) = \min_z f(z) - a z \ge 0` on [0, 1] makes the perspective convex
+    and gives the dual; :math:`\psi = f - z f' = f^*(f'(z))` is the slope in t.
     """
 
     is_homogeneous = True

@@ -16,10 +16,10 @@ LN2 = np.log(2)
 
 
 class VoteLoss(Parameters, ABC):
-    r"""A convex, increasing function of :math:`v = \ln \mathbb E_Q\, e^{-y\, w^\top x}` with :math:`\ell(v) \ge [v \ge 0]`.
+    r"""A convex, increasing function :math:`\ell(v) \ge [v \ge 0]` of :math:`v = \ln \mathbb E_Q\, e^{-y\, w^\top x}`.
 
-    :math:`\ell(\ln a)` must be concave in a. Then, by Jensen's inequality, :math:`\ell(v)` is at least the mean loss of the
-    voters, and so at least the share of them that err. Concavity also puts the exponentials that coordinate descent
+    :math:`\ell(\ln a)` must be concave in a. Then, by Jensen's inequality, :math:`\ell(v)` is at least the mean loss of
+    the voters, and so at least the share of them that err. Concavity also puts the exponentials that coordinate descent
     minimises above the loss.
     """
 
@@ -49,7 +49,7 @@ class VoteLoss(Parameters, ABC):
 
 
 class LogVote(VoteLoss):
-    r"""The loss :math:`\log_2(1 + e^v)` of BaLaBoost: linear where most voters err, so that no label can pull without limit.
+    r"""The loss :math:`\log_2(1 + e^v)` of BaLaBoost: linear where most voters err, which limits the pull of any label.
 
     Examples
     --------

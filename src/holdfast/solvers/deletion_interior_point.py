@@ -1,4 +1,4 @@
-"""An interior point for linear classifiers whose features may be deleted, built on the structure of their linear programs."""
+"""An interior point for linear classifiers with deletable features, using the structure of their programs."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class DeletionInteriorPoint(Solver):
         \xi_i + P \lambda_i - \sum_j \alpha_{ij} + y_i b \ge base, \quad
         A_{ij} w_j - \lambda_i v_j + \alpha_{ij} \ge gain_j, \quad \xi, \lambda, \alpha \ge 0,\ |w| \le limit,
 
-    P being the sum of the values less the capacity. Given w and b, rows are independent, and each is eliminated on its own: a
-    step costs two updates of a matrix of the features, :math:`O(m n^2)`, and its factorisation. Entries that are 0 are never
-    deleted and only add constants, so only the nonzeros of sparse rows are kept. The start is not used.
+    P being the sum of the values less the capacity. Given w and b, rows are independent, and each is eliminated on its
+    own: a step costs two updates of a matrix of the features, :math:`O(m n^2)`, and its factorisation. Entries that are
+    0 are never deleted and only add constants, so only the nonzeros of sparse rows are kept. The start is not used.
     """
 
     name = "deletion_interior_point"
@@ -72,7 +72,7 @@ class DeletionInteriorPoint(Solver):
 
 
 class ScaledDeletions:
-    """The program on rows of positive weight, weights of mean 1, gains and base that sum to 1, deletable features first."""
+    """The program on rows of positive weight: weights of mean 1, gains and base of sum 1, deletable features first."""
 
     def __init__(self, program: DeletionProgram):
         self.program = program

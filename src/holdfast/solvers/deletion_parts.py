@@ -277,7 +277,7 @@ class Constraints:
 
 
 class Group(Constraints, Part):
-    r"""Rows with slacks of the loss (p, multiplier :math:`\pi`) and of each entry (q, t), :math:`\xi, \alpha` and prices.
+    r"""Rows with slacks and multipliers of the loss (p, :math:`\pi`) and entries (q, t), :math:`\xi, \alpha`, prices.
 
     If the whole capacity must be spent, the price is free and has no multiplier.
     """

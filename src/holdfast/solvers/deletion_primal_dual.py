@@ -26,22 +26,22 @@ QUICK = 3e10
 FIRST_WEIGHT = 0.01
 """Initial factor of dual step lengths and divisor of primal ones, for one row, where the units of both are 1."""
 ENOUGH, SOME, LONG = 0.2, 0.8, 0.36
-"""The method restarts where the residual has fallen to the first share, or to the second and rises again, or after this share
-of all passes: the rules and numbers of PDLP."""
+"""The method restarts when the residual has fallen to the first share, or to the second and rises again, or after the
+third share of all passes: the rules and numbers of PDLP."""
 NO_MOVE = 1e-12
 """Moves up to this length do not change the weight of the steps at a restart."""
 
 
 class DeletionPrimalDual(Solver):
-    r"""The primal-dual hybrid gradient method on the linear (or quadratic) program of a `DeletionProgram`, O(nonzeros) a pass.
+    r"""The primal-dual hybrid gradient method on the program of a `DeletionProgram`; each pass costs O(nonzeros).
 
-    The program is the one of `DeletionInteriorPoint`. Each pass takes a projected step in the weights, the prices and
-    the :math:`\alpha_{ij}`, then one in the dual weights :math:`0 \le \pi_i \le c_i`, :math:`t_{ij} \ge 0`. Step
-    lengths are those of Pock and Chambolle (2011): one over the sum of the absolute entries of each row and column.
-    They make up for words of very different frequency. Every pass is reflected and averaged with an anchor (Halpern's
-    iteration); each restart moves the anchor, as in PDLP and its successors. If some weights classify all rows with the
-    required margin, hundreds of passes are enough; elsewhere the last digits may take many thousands. The start is not
-    used.
+    The program is linear or quadratic, the one of `DeletionInteriorPoint`. Each pass takes a projected step in the
+    weights, the prices and the :math:`\alpha_{ij}`, then one in the dual weights :math:`0 \le \pi_i \le c_i`,
+    :math:`t_{ij} \ge 0`. Step lengths are those of Pock and Chambolle (2011): one over the sum of the absolute entries
+    of each row and column. They make up for words of very different frequency. Every pass is reflected and averaged
+    with an anchor (Halpern's iteration); each restart moves the anchor, as in PDLP and its successors. If some weights
+    classify all rows with the required margin, hundreds of passes are enough; elsewhere the last digits may take many
+    thousands. The start is not used.
     """
 
     name = "deletion_primal_dual"
@@ -85,7 +85,7 @@ class DeletionPrimalDual(Solver):
 
 
 def suits(n_samples: int, n_features: int, n_entries: float) -> bool:
-    """Return whether rows are sparse, and so wide that many passes over them are cheap beside matrices of all features."""
+    """Return whether rows are sparse, and so wide that many passes cost less than matrices of all features."""
     return n_entries <= CROWDED * n_samples * n_features and _products(n_samples, n_features) > DEAR * n_entries
 
 
@@ -236,7 +236,7 @@ class Iterates:
 
 
 def _steps(rows: Constraints) -> tuple[Array, Array]:
-    """Return the lengths of primal and of dual steps: one over the sums of the absolute entries of columns and of rows."""
+    """Return primal and dual step lengths: one over the sums of the absolute entries of columns and of rows."""
     entries, reach, fixed, needed = rows.entries, np.abs(rows.A), abs(rows.U), np.abs(rows.needed)
     columns = [entries.column_sums(reach), _sums(fixed, 0), needed + rows.worth, np.full(rows.A.size, 2.0)]
     counts = entries.row_sums(np.ones_like(rows.A))

@@ -31,8 +31,8 @@ SMALLEST = 1e-60
 class InteriorPoint(Solver):
     r"""Mehrotra's predictor-corrector method on the saddle form of an `IntervalProgram`.
 
-    With :math:`p = v + w` and :math:`q = v - w`, v standing for \|w\|, the dual weights :math:`\alpha = c a` and multipliers
-    :math:`\zeta, \xi`, each step solves the optimality conditions
+    With :math:`p = v + w` and :math:`q = v - w`, v standing for \|w\|, the dual weights :math:`\alpha = c a` and
+    multipliers :math:`\zeta, \xi`, each step solves the optimality conditions
 
     .. math::
         ridge\, w + tilt - X^\top (y \alpha) = \zeta_p - \zeta_q, \quad S^\top \alpha + cost + \zeta_l = \zeta_p + \zeta_q,
@@ -40,9 +40,9 @@ class InteriorPoint(Solver):
         y^\top \alpha = 0, \quad S v - y (X w + b) + v'(a) + \xi_0 - \xi_1 = 0
 
     with the products of slacks and multipliers, :math:`p \zeta_p, q \zeta_q, (limit - v) \zeta_l, \alpha \xi_0` and
-    :math:`(c\,cap - \alpha) \xi_1`, driven to 0 together, by one Cholesky factorisation of the smaller of two matrices: that of
-    the features, or that of the rows. The start is not used. Entries of w that complementarity shows to be 0 are set to
-    exactly 0 if that costs no more than a tenth of `tol`.
+    :math:`(c\,cap - \alpha) \xi_1`, driven to 0 together, by one Cholesky factorisation of the smaller of two matrices:
+    that of the features, or that of the rows. The start is not used. Entries of w that complementarity shows to be 0
+    are set to exactly 0 if that costs no more than a tenth of `tol`.
     """
 
     name = "interior_point"
@@ -72,7 +72,7 @@ class InteriorPoint(Solver):
 
 @dataclass
 class ScaledProgram:
-    """The program on rows of positive weight, features in units of `scale`, weights of mean 1; X is not copied for it."""
+    """The program on rows of positive weight, features in units of `scale`, weights of mean 1; X is not copied."""
 
     program: IntervalProgram
     kept: Any

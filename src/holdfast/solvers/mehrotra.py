@@ -60,8 +60,8 @@ class Best:
 class PrimalDual(ABC):
     """A program at a point strictly between its bounds; the products of slacks and multipliers go to 0 together.
 
-    Each step solves the optimality conditions for prescribed products of slacks and multipliers. `turn` sets the direction,
-    which holds until it is called again.
+    Each step solves the optimality conditions for prescribed products of slacks and multipliers. `turn` sets the
+    direction, which holds until it is called again.
     """
 
     title: ClassVar[str]

@@ -14,8 +14,8 @@ from holdfast._core.tolerances import POLISHED
 from holdfast.solvers.plane_search import best_along
 
 WIDE, FEW = 500, 40
-"""With more features than `WIDE`, products with the Hessian cost less than factorising a sample of it where rows are sparse, or
-where there are fewer than `FEW` dense rows for each feature, so that the sample would be most of them."""
+"""With more features than `WIDE`, products with the Hessian cost less than factorising a sample of it if rows are
+sparse, or if there are fewer than `FEW` dense rows per feature, so that the sample would hold most rows."""
 LOOSE = 0.3
 """Share of the gradient that a step may leave."""
 SPARE = 0.3
@@ -71,7 +71,8 @@ class NewtonCG(Solver):
                 break
             if is_stale or precondition is None:
                 precondition = here.preconditioner()
-            # Eisenstat and Walker: the closer to the optimum, the more exact the step, so that convergence stays superlinear
+            # Eisenstat and Walker: the closer to the optimum, the more exact the step, so that convergence stays
+            # superlinear
             loose = min(LOOSE, np.sqrt(promise))
             # the objective cannot fall below `enough`: a model that promises more has left the region where it holds
             most = TRUSTED * (here.value - view.enough)

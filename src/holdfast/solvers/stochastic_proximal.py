@@ -20,29 +20,30 @@ class StochasticProximal(Solver):
     r"""Averaged stochastic proximal gradient descent, the method of Couellan & Jan with its scaling corrected.
 
     On the *averaged* objective, :math:`\frac1C (\sum_i c_i f_i + g)` with C the total weight, n rows and
-    :math:`\lambda' = \alpha / C`. Step t takes a batch M of m rows, moves against the gradient of their losses at their worst
-    points, and takes the proximal step of ridge and penalty in closed form:
+    :math:`\lambda' = \alpha / C`. Step t takes a batch M of m rows, moves against the gradient of their losses at their
+    worst points, and takes the proximal step of ridge and penalty in closed form:
 
     .. math:: \theta \leftarrow \mathrm{prox}_{\eta_t g / C}\Bigl(\theta -
               \eta_t \frac{n}{m\,C} \sum_{i \in M} c_i \nabla f_i(\theta)\Bigr), \qquad
               \eta_t = \min\Bigl(\frac1{\lambda' t}, \frac{B}{\sqrt{\sum_{s \le t} |\gamma_s|^2}}\Bigr),
 
-    :math:`\gamma` being the batches' gradients: :math:`w / (1 + \eta\lambda')` for the ridge, a soft threshold for l1, clipping
-    for limits. (A single row's term in the *sum* of losses would count for the ridge like all n of them.) The two
-    lengths belong to two bounds on the excess, :math:`G^2 / (\lambda' t)` and :math:`B G / \sqrt t`, G being the
+    :math:`\gamma` being the batches' gradients: :math:`w / (1 + \eta\lambda')` for the ridge, a soft threshold for l1,
+    clipping for limits. (A single row's term in the *sum* of losses would count for the ridge like all n of them.) The
+    two lengths belong to two bounds on the excess, :math:`G^2 / (\lambda' t)` and :math:`B G / \sqrt t`, G being the
     quadratic mean of :math:`|\gamma|`. The smaller length belongs to the smaller bound, so neither a weak ridge nor the
     free intercept does harm. B = 1 / r, r being the quadratic mean of the nonzero entries of X: if features are
     uncorrelated, weights of this norm give scores of about 1. The intercept is the weight of a feature that is r for
     all rows, so that the unit of X does not matter.
 
-    The result is the average of all points with weights t. Averages of points with zeros, as l1 gives them, are not sparse:
-    use ``average=False`` for zeros. After each epoch the certified gap is evaluated, reported and compared to ``tol``; if it is
-    never within that, the epoch with the lowest objective is returned. On features that are centred and of similar scale that
-    is within some 1e-2 of the optimum, 1e-3 with more epochs; on strongly correlated ones such as pixels within some 1e-1.
-    Where losses have kinks the gap that can be proved there is far larger: for a certified 1e-6 use the batch solvers.
+    The result is the average of all points with weights t. Averages of points with zeros, as l1 gives them, are not
+    sparse: use ``average=False`` for zeros. After each epoch the certified gap is evaluated, reported and compared to
+    ``tol``; if it is never within that, the epoch with the lowest objective is returned. On features that are centred
+    and of similar scale that is within some 1e-2 of the optimum, 1e-3 with more epochs; on strongly correlated ones
+    such as pixels within some 1e-1. Where losses have kinks the gap that can be proved there is far larger: for a
+    certified 1e-6 use the batch solvers.
 
-    An epoch costs O(nonzeros + d n / m) and what the sets of all rows cost, in n / m calls of NumPy functions; sparse rows stay
-    sparse, so large batches suit many features.
+    An epoch costs O(nonzeros + d n / m) and what the sets of all rows cost, in n / m calls of NumPy functions; sparse
+    rows stay sparse, so large batches suit many features.
 
     Parameters
     ----------
@@ -61,8 +62,8 @@ class StochasticProximal(Solver):
 
     References
     ----------
-    N. Couellan, S. Jan, "Feature uncertainty bounds for explicit feature maps and large robust nonlinear SVM classifiers"
-    (2020).
+    N. Couellan, S. Jan, "Feature uncertainty bounds for explicit feature maps and large robust nonlinear SVM
+    classifiers" (2020).
 
     Examples
     --------
