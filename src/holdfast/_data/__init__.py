@@ -1,4 +1,4 @@
-"""Where the rows live: one interface, passes over rows."""
+"""Storage of the rows behind one interface: passes over rows."""
 
 from holdfast._data.dense import DenseRows as DenseRows
 from holdfast._data.source import rows_of as rows_of

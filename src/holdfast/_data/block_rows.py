@@ -17,11 +17,11 @@ class BlockRows(Rows):
         self.n_samples, self.n_features = X.shape
 
     def exact(self, block: Any) -> Any:
-        """Return a block in float64, itself if it is that already."""
+        """Return the block in float64, without a copy if it is float64 already."""
         return block.astype(np.float64, copy=False)
 
     def blocks_for(self, n_columns: int) -> Any:
-        """Return blocks for a pass in which so many scores of each row are worked on."""
+        """Return blocks for a pass that computes `n_columns` scores of each row."""
         return self.blocks()
 
     def dot(self, w: Array) -> Array:
@@ -84,7 +84,7 @@ class BlockRows(Rows):
     def _whole_pass(
         self, loss: Elementwise, signs: Array, weights: Array, w: Array, b: float, t: Array, target: float | Array
     ) -> MarginPass:
-        """Return the same in two reads of X, for a loss that is cheaper for all rows at once."""
+        """Return the result of `margin_pass` in two reads of X, for a loss that is cheaper on all rows at once."""
         losses, slopes, scale_slopes = loss.evaluate(target - signs * (self.dot(w) + b), t)
         r = weights * signs * slopes
         scale_slopes = weights * scale_slopes

@@ -21,9 +21,9 @@ BLOCK_BYTES = 1 << 20
 """A block fills the second-level cache of one core, so that its second use does not reach memory."""
 
 LARGE_WORK, LARGE_BLOCK = 1 << 14, 1 << 23
-"""Scores of several columns that are worth being worked on at once, in blocks of so many bytes at most."""
+"""Where there are several columns: scores worth computing at once, and the most bytes of a block enlarged for this."""
 SMALL_COPY = 1 << 21
-"""Most entries of X that are moved once for all, not in every pass."""
+"""Most entries of X for which shifted rows are stored; larger X are shifted anew in every pass."""
 
 LARGEST_SPAN = 5e7
 """Most entries of X for which its rows are expressed in a basis of their own (400 MB)."""
@@ -32,17 +32,17 @@ DEPENDENT = 1e-12
 LARGEST_COPY = 2.5e8
 """Most entries of X that are copied in float32 for products that need not be exact (1 GB)."""
 SINGLE_RANGE = 1e-30, 1e30
-"""Mean squares of features whose products stay in the range of float32."""
+"""Features with mean squares between these have products in the range of float32."""
 FAINT = 0.03
 """Rows of less than this share of the mean weight are left out of products that need not be exact."""
 MOST_GATHERED = 1e5
-"""Most entries of X that are copied with their labels (800 kB), so that a pass takes few calls."""
+"""Most entries of X for which X times the labels is stored (800 kB), so that a pass takes few calls."""
 FAR = 100.0
-"""Beyond so many standard deviations means make the rows almost parallel, and their Hessian almost singular."""
+"""Means more than this many standard deviations from 0 make rows almost parallel and their Hessian almost singular."""
 
 
 class DenseRows(BlockRows):
-    """Rows of a NumPy array, less a common `shift` where one is given; never copied or up-cast as a whole, unless few."""
+    """Rows of a NumPy array, less a common `shift` if one is given; only small arrays are copied or up-cast whole."""
 
     X: NDArray[np.floating]
 
@@ -50,7 +50,7 @@ class DenseRows(BlockRows):
         super().__init__(X)
         self.shift = shift
         self._signed: tuple[Array, Array] | None = None
-        # every pass makes and drops arrays of the size of a block, or of a few numbers a row
+        # every pass makes and drops arrays as large as a block, or with a few numbers per row
         keep_freed(BLOCK_BYTES // 4)
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.floating]]]:
@@ -69,9 +69,9 @@ class DenseRows(BlockRows):
 
     @cached_property
     def regular(self) -> Regular | None:
-        """The rows as one row for all plus deviations so sparse that passes over them cost less; None where they are not.
+        """The rows as one common row plus sparse deviations, if passes over these cost less; otherwise None.
 
-        Of wide rows `span` makes more.
+        For wide rows `span` saves more.
         """
         is_tall = self.n_samples >= self.n_features
         return regular(self.X, CROWDED) if is_tall and self.shift is None else None
@@ -81,7 +81,7 @@ class DenseRows(BlockRows):
 
     @cached_property
     def _offset(self) -> Array | None:
-        # asked for by every fit of a path
+        # every fit of a path asks for it
         if self.regular is not None:
             return self.regular.row
         # some 256 rows tell well enough whether means are far from 0; any point near them will do
@@ -131,7 +131,7 @@ class DenseRows(BlockRows):
         return Span(np.ascontiguousarray(triangle.T), lambda v: basis @ v, lambda w: basis.T @ w)
 
     def take(self, rows: NDArray[np.intp] | slice) -> DenseRows:
-        # rows taken by a stride are passed over many times: let them lie together
+        # rows taken by a stride are read in many passes: make them contiguous
         return DenseRows(np.ascontiguousarray(self.X[rows]), self.shift)
 
     def arrays(self) -> RowArrays:
@@ -174,7 +174,7 @@ class DenseRows(BlockRows):
         return super().square_sums(weights) if sweep is None else cast(Array, sweep(self.X, weights))
 
     def _kernel(self, name: str) -> Any | None:
-        """Return a kernel where it repays; they are compiled for rows that lie together and are taken as they are."""
+        """Return a kernel where compiling it pays; kernels take contiguous rows without a shift only."""
         plain = self.shift is None and self.X.flags.c_contiguous
         return compiled.kernel(name) if plain and compiled.repays(self.X.size * self.n_fits) else None
 
@@ -210,7 +210,7 @@ class SingleRows(DenseRows):
     """Rows in float32 for products that need not be exact: sums are in float32 too, block by block."""
 
     def gram(self, weights: Array) -> Array:
-        # rows that together weigh next to nothing are left out
+        # rows of negligible weight are left out
         some = np.flatnonzero(weights > FAINT * weights.mean())
         out = np.zeros((self.n_features, self.n_features))
         if not len(some):
@@ -229,7 +229,7 @@ class SingleRows(DenseRows):
         if sweep is not None:
             return cast(tuple[Array, Array], sweep(self.X, weights, v, shift, extra))
         m, out = np.empty(self.n_samples), np.zeros(self.n_features)
-        # of any size: what is summed must not leave the range of float32
+        # v may have any size, so scale it to keep sums in float32 range
         direction, longest = _unit(v)
         for rows, block in self.blocks():
             m[rows] = block @ direction
@@ -240,6 +240,6 @@ class SingleRows(DenseRows):
 
 
 def _unit(v: Array) -> tuple[NDArray[np.float32], float]:
-    """Return v over its largest entry, in float32, and that entry."""
+    """Return v in float32, divided by its largest absolute value, and this value."""
     largest = float(np.abs(v).max(initial=0.0)) or 1.0
     return (v / largest).astype(np.float32), largest

@@ -17,11 +17,11 @@ from holdfast._core.rows import Array
 BLOCK_ENTRIES = 1 << 17
 """Entries of a block of outputs."""
 FACTORS_AT_A_TIME = 16
-"""So many factors 1 - x^2 s^2 are multiplied before a logarithm is taken; their product cannot underflow."""
+"""This many factors 1 - x^2 s^2 are multiplied before a logarithm is taken; their product cannot underflow."""
 
 
 class Spread(ABC):
-    r"""Outputs at posterior scales s: :math:`\ln D_i = -\sum_k \ln(1 - x_{ik}^2 s_k^2)` and its derivatives.
+    r"""The vector :math:`\ln D_i = -\sum_k \ln(1 - x_{ik}^2 s_k^2)` at posterior scales s, and its derivatives.
 
     J is the matrix :math:`J_{ik} = \partial \ln D_i / \partial s_k = 2 x_{ik}^2 s_k / (1 - x_{ik}^2 s_k^2)`.
     """
@@ -71,7 +71,7 @@ class Outputs(ABC):
 
     @abstractmethod
     def reach(self, s: Array) -> float:
-        """Return the largest sum over a row, sum_k s_k |x_ik|, for s >= 0."""
+        """Return the largest sum_k s_k |x_ik| of all rows i, for s >= 0."""
 
     def reaches(self, s: Array) -> Array:
         """Return s_k |x_ik| for s >= 0, shape (n_samples, n_learners), or a single row if all rows are equal."""
@@ -87,7 +87,7 @@ class Outputs(ABC):
 
     @abstractmethod
     def at(self, s: Array) -> Spread:
-        """Return the outputs at posterior scales s."""
+        """Return ln D and its derivatives at posterior scales s."""
 
     @abstractmethod
     def take(self, rows: NDArray[np.intp]) -> Outputs:
@@ -98,7 +98,7 @@ class Outputs(ABC):
         """Return the outputs on some rows as an array."""
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Yield (which rows, their outputs) from first to last."""
+        """Yield (slice of rows, their outputs), from the first row to the last."""
         size = max(16, BLOCK_ENTRIES // max(1, self.n_learners))
         for start in range(0, self.n_samples, size):
             rows = slice(start, min(start + size, self.n_samples))
@@ -289,7 +289,7 @@ class _SparseSpread(Spread):
 
 def _minus_logs(left: Array) -> Array:
     """Return minus the sum of the logarithms over each row."""
-    # logarithms are dear beside products
+    # a logarithm costs far more than a product
     total = np.zeros(len(left))
     for start in range(0, left.shape[1], FACTORS_AT_A_TIME):
         total -= np.log(np.multiply.reduce(left[:, start : start + FACTORS_AT_A_TIME], axis=1))

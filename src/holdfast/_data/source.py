@@ -1,4 +1,4 @@
-"""Finding the rows that fit an array."""
+"""The choice of storage for the rows of an array."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from holdfast._data.sparse import SparseRows
 
 
 def rows_of(X: Any) -> Rows:
-    """Return `X` as rows that can be passed over; it is referred to, not copied."""
+    """Return `X` as `Rows`, which refer to it and do not copy it."""
     return SparseRows(sparse.csr_array(X)) if sparse.issparse(X) else DenseRows(np.asarray(X))

@@ -15,14 +15,14 @@ from holdfast._core.rows import Array, RowArrays, Span
 from holdfast._data.block_rows import BlockRows
 
 MOST_ROWS_FACTORISED = 500
-"""Rows up to which their products with each other are factorised."""
+"""Most rows for which the matrix of their inner products is factorised."""
 
 CROWDED = 0.1
-"""Share of nonzeros from which dense blocks multiply faster."""
+"""Above this share of nonzeros, dense blocks multiply faster."""
 
 
 class SparseRows(BlockRows):
-    """Rows of a CSR array; every pass costs O(nonzeros) and nothing is made dense but what is d x d."""
+    """Rows of a CSR array; every pass costs O(nonzeros), and X is never made dense as a whole."""
 
     X: sparse.csr_array
 
@@ -50,7 +50,7 @@ class SparseRows(BlockRows):
             return None
         X = self.X.astype(np.float64)
         values, vectors = linalg.eigh((X @ X.T).toarray())
-        # eigenvalues are squares: what lies between rounding and 1e-10 would be lost or blown up
+        # eigenvalues are squared singular values: those between rounding and 1e-10 would be lost or amplified
         kept = values > 1e-10 * values[-1]
         if not np.any(kept) or np.any(values[~kept] > 1e-14 * self.n_samples * values[-1]):
             return None
@@ -68,7 +68,7 @@ class SparseRows(BlockRows):
         sweep = compiled.kernel("normal_sweep") if compiled.repays(self.n_entries * self.n_fits) else None
         if sweep is None or self.X.indices.dtype != np.int32:
             return super().normal_pass(weights, v, shift, extra)
-        # unsigned: an index that may be negative costs a test
+        # unsigned indices spare a test for negative ones
         indptr, indices = self.X.indptr.view(np.uint32), self.X.indices.view(np.uint32)
         return cast(tuple[Array, Array], sweep(self.X.data, indices, indptr, weights, v, shift, extra))
 
@@ -87,7 +87,7 @@ class SparseRows(BlockRows):
         scaled.data *= np.sqrt(columns)[scaled.indices]
         if self.X.nnz <= CROWDED * self.n_samples * self.n_features:
             return np.asarray((scaled @ scaled.T).toarray())
-        # slices of columns are cheap in CSC, and what is crowded multiplies faster as an array
+        # CSC slices columns cheaply, and crowded blocks multiply faster as arrays
         by_column, out = scaled.tocsc(), np.zeros((self.n_samples, self.n_samples))
         size = max(256, (1 << 20) // max(1, self.n_samples))
         for start in range(0, self.n_features, size):

@@ -13,20 +13,21 @@ from holdfast._core.rows import Array
 from holdfast._data.outputs import Outputs, Spread
 
 STUMP, PRODUCT, HISTOGRAM, COUNT = 2.0, 0.03, 1e4, 2.0
-"""Nanoseconds, roughly, for an output of a stump, a product of two, an empty histogram, and each row of a histogram."""
+"""Rough costs in nanoseconds: one output of a stump, a product of two, an empty histogram, each row counted in it."""
 
 
 class StumpOutputs(Outputs):
     r"""Stumps :math:`x_{ik} = \pm 1`: 1 if feature j of row i is above threshold t, with k = (j, t), else -1.
 
     All squares are 1, so ln D is the same for all rows, and the scales' part of the Hessian has rank one. Sums over
-    stumps come from histograms of one feature. Sums over pairs of stumps come from histograms of two features, O(n_samples)
-    for each pair however many thresholds they have, or from the product of the outputs where that is less work.
+    stumps come from histograms of one feature. Sums over pairs of stumps come from histograms of two features,
+    O(n_samples) for each pair of features whatever their number of thresholds, or from products of the outputs where
+    these are less work.
 
     Parameters
     ----------
     codes : ndarray of int of shape (n_features, n_samples)
-        For each row, the number of thresholds that lie below its feature.
+        For each feature and row, the number of thresholds below the row's value.
     counts : sequence of int
         The number of thresholds of each feature.
     has_constant : bool
@@ -47,8 +48,8 @@ class StumpOutputs(Outputs):
         out = np.full(self.n_samples, w[-1] if self.has_constant else 0.0)
         for code, start, stop in zip(self.codes, self.ends[:-1], self.ends[1:], strict=True):
             own = w[start:stop]
-            # a row with `code` thresholds below it has +1 for these and -1 for the others: one number for each bin, whatever
-            # the row
+            # a row with `code` thresholds below it has +1 for these and -1 for the others: the sum depends on the bin
+            # only
             out += (2 * np.concatenate([[0.0], np.cumsum(own)]) - own.sum())[code]
         return out
 
@@ -126,8 +127,8 @@ class StumpOutputs(Outputs):
     def has_cheap_products(self) -> bool:
         """Whether products of stumps take less time than histograms of their features.
 
-        They do with few rows, or few stumps for each feature: a histogram takes the same time for any number of bins, and
-        some Python calls.
+        This is so for few rows, or few stumps for each feature: a histogram takes the same time for any number of bins,
+        and needs some Python calls.
         """
         pairs = 0.5 * len(self.codes) ** 2
         products = self.n_samples * self.n_learners * (STUMP + PRODUCT * self.n_learners)
@@ -147,7 +148,7 @@ class _StumpSpread(Spread):
         left = (1.0 - s) * (1.0 + s)
         self.log_means = np.broadcast_to(-np.log(left).sum(), outputs.n_samples)
         self.row = 2 * s / left
-        """The one row of J."""
+        """The row of J, the same for all rows of the data."""
 
     def pull(self, q: Array) -> Array:
         return self.row * q.sum()

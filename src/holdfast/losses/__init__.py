@@ -1,9 +1,11 @@
-"""Losses: what an uncertain row costs. Classifiers take them by name or as objects, ``loss=Log2Hinge()``.
+"""Losses: the cost of an uncertain row. Classifiers take a loss by name or as an object, ``loss=Log2Hinge()``.
 
-At the worst point of a set: those called by the plain loss's name, such as `Hinge` or `Logistic`. Averaged over Gaussian noise:
-`GaussianHinge` and those named `Expected...`, and bounds of such averages, `Log2Hinge`, `QuadraticHinge`, `TwoPointHinge`.
-Of all classes at once: `CrossEntropy`, `MaxHinge`, `ExpectedCrossEntropy`. `Mixture` is the loss of `kappa`.
-Of votes with Laplace laws: classes named `...Vote`, and functions named `laplace_...`.
+Worst case over a set: the losses with a plain name, such as `Hinge` or `Logistic`.
+Mean over Gaussian noise: `GaussianHinge` and the losses named `Expected...`.
+Bounds on the mean hinge: `Log2Hinge`, `QuadraticHinge`, `TwoPointHinge`.
+All classes at once: `CrossEntropy`, `MaxHinge`, `ExpectedCrossEntropy`.
+Part of the uncertainty in the loss, the rest as a penalty (parameter `kappa`): `Mixture`.
+Votes with Laplace-distributed weights: the classes named `...Vote` and the functions named `laplace_...`.
 """
 
 from holdfast.losses.expected_cross_entropy import ExpectedCrossEntropy

@@ -13,42 +13,43 @@ from holdfast._core.joint_loss import ExpectedJointLoss
 from holdfast._core.loss import Array
 
 N_NODES = 11
-"""Points that stand for the normal law, with its first 21 moments: the mean of the logistic loss is off by 4e-8 at a deviation
-of 1, by 8e-5 at 2 and by 4e-3 at 4."""
+"""Quadrature nodes for the normal distribution, exact for its first 21 moments. The error in the mean of the logistic
+loss is 4e-8 at a deviation of 1, 8e-5 at 2 and 4e-3 at 4."""
 NODES, WEIGHTS = hermegauss(N_NODES)
 WEIGHTS /= WEIGHTS.sum()
 LONGEST, MOST_STEPS = 2.0, 60
-"""The longest step in the logarithm of a share where there is no noise, and most steps; two or three are the rule."""
+"""The longest step of a log-share without noise, and the most steps taken; two or three are usual."""
 SETTLED = 1e-15
-"""Steps end where the next one would change what a larger share is worth by less than this."""
+"""Steps end once step length times error in marginal worth is below this, relative to 1 + the size of the worth."""
 SHORT = 3e-4
-"""Steps of this length at most are taken by a Taylor series, whose next term is their cube."""
+"""After a step no longer than this, the means follow from a Taylor series, with an error of third order in the step."""
 TINY = 1e-300
 HIGHEST = 700.0
-"""Where exponentials are still far from overflow."""
+"""Largest argument passed to exp, safely below overflow."""
 LOWEST, TOP, WIDEST, PER_UNIT = -10.0, 6.0, 6.0, 12
-"""Levels and scales of the table of first guesses, and its nodes per unit of both."""
+"""The table of first guesses: lowest and highest level, largest scale, and nodes per unit of both."""
 GUESSES, CLOSE = 4, 1e-2
-"""Most steps of a first guess, and a step whose square is small."""
+"""Most steps of a first guess, and the step size below which it stops."""
 STRETCH = 1024
-"""Entries whose values at all nodes fit in the cache."""
+"""Entries processed at a time: their values at all nodes fit in the cache."""
 
 
 class ExpectedCrossEntropy(ExpectedJointLoss):
-    r"""The cross-entropy under noise, from below: the rivals' shares are the best for all values of the noise at once,
+    r"""A lower bound on the expected cross-entropy: the rivals' shares are the same for all values of the noise,
 
     .. math:: F(u, t) = \max_{w \in \Delta} \sum_k w_k\, \mathbb E \log\bigl(1 + e^{u_k - 1 + t_k Z} / w_k\bigr).
 
     With :math:`v_k = u_k - 1` the score of rival k less that of the row's own class,
-    :math:`\log(1 + \sum_k e^{v_k}) = \max_w \sum_k w_k \log(1 + e^{v_k} / w_k)`. Inside the expectation w may follow the noise,
-    here it does not, so F is at most the expected cross-entropy, and at least the cross-entropy without noise. It is exact
-    without noise, for a single rival, and where one noise moves all leads alike. As a maximum of convex functions it is convex
-    in (u, t), and nondecreasing; it asks for the deviations :math:`t_k` alone, not for correlations. Z takes `N_NODES` values,
-    those of Gauss and Hermite.
+    :math:`\log(1 + \sum_k e^{v_k}) = \max_w \sum_k w_k \log(1 + e^{v_k} / w_k)`. In the expected cross-entropy w may
+    depend on the noise; in F it may not. So F is at most the expected cross-entropy, and at least the cross-entropy
+    without noise. F is exact without noise, for a single rival, and where the same noise moves all leads alike. It is
+    convex in (u, t), as a maximum of convex functions, and nondecreasing. It needs only the deviations :math:`t_k`, not
+    their correlations. Means over Z are taken by a Gauss-Hermite rule of `N_NODES` nodes.
 
-    On noisy iris, wine, digits and splice it is never more than 0.2 points of accuracy and 0.02 of log loss behind the average
-    over copies of the rows. The upper bound :math:`\log(1 + \sum_k e^{v_k + t_k^2/2})` needs no nodes, but is behind by up to
-    1.3 points and 0.07, one class against the rest by up to 2.8 points and 0.14 (``benchmarks/several_classes.py``).
+    On noisy iris, wine, digits and splice F is never more than 0.2 points of accuracy and 0.02 of log loss behind the
+    average over copies of the rows. The upper bound
+    :math:`\log(1 + \sum_k e^{v_k + t_k^2/2})` needs no nodes, but is behind by up to 1.3 points and 0.07, one class
+    against the rest by up to 2.8 points and 0.14 (``benchmarks/several_classes.py``).
 
     Examples
     --------
@@ -75,7 +76,7 @@ class ExpectedCrossEntropy(ExpectedJointLoss):
         w = np.exp(logs)
         value, slope, scale_slope, bend, tilt, _, _, spread = _averages(x - logs, t.T, 8)
         bend = np.maximum(bend, TINY)
-        # the shares follow u and t; p and q are what keeps their sum at 1
+        # the shares vary with u and t; the terms in p keep their sum at 1
         p = w / np.sqrt(np.sum(w / bend, axis=0))
         tt = w * (spread + tilt * (tilt / bend))
         slopes, scale_slopes = w * slope, w * scale_slope
@@ -94,7 +95,7 @@ class ExpectedCrossEntropy(ExpectedJointLoss):
             slopes += share
             scale_slopes += node * share
         worth = each - slopes
-        # the sum is concave in the shares, so that none gain more than by the steepest of its slopes
+        # the sum is concave in the shares: best shares gain at most its largest slope less the mean of its slopes
         excess = np.max(worth, axis=1) - np.sum(w * worth, axis=1)
         return np.sum(w * each, axis=1), w * slopes, w * scale_slopes, np.maximum(excess, 0.0)
 
@@ -104,13 +105,12 @@ def _without_noise(x: Array) -> tuple[Array, Array, Array]:
     top = np.maximum(np.max(x, axis=1), 0.0)
     e = np.exp(x - top[:, None])
     total = np.sum(e, axis=1)
-    # what is added to 1 keeps its digits where all rivals are far behind
+    # log1p keeps the digits of a total far below 1, where all rivals are far behind
     value = top + np.where(top > 0, np.log(np.exp(-top) + total), np.log1p(total))
     return value, e / (np.exp(-top) + total)[:, None], np.zeros_like(x)
 
 
-# From here on tables have a row for each rival, and a column for each row of the data, so that sums over the rivals of one
-# row of the data are sums of long vectors.
+# Below, tables have a row for each rival and a column for each data row, so that sums over rivals add long vectors.
 
 
 def _log_sum(v: Array) -> Array:
@@ -143,7 +143,7 @@ def _first_guess(x: Array, t: Array) -> Array:
         e = np.exp(lean - top)
         total = np.sum(e, axis=0)
         ahead = top + np.log(total)
-        # Newton's step for the level that the shares which follow from it give
+        # Newton's step for the fixed point: a level gives shares, and these give a level
         step = (ahead - level) / (1 - PER_UNIT * np.sum(e * square * fall, axis=0) / total)
         level += step
         if not np.max(np.abs(step), initial=0.0) > CLOSE:
@@ -153,10 +153,10 @@ def _first_guess(x: Array, t: Array) -> Array:
 
 @lru_cache
 def _leads() -> tuple[Array, Array]:
-    """Return how far the log-share of a rival leads over its score, over t^2, by t and by the level; and differences by level.
+    """Return by t and level the lead of a rival's log-share over its score, over t^2, and its differences by level.
 
-    Rivals at the best shares are worth the same at the margin. The level is the score over the share that is worth as much
-    without noise.
+    At the best shares all rivals have the same marginal worth. The level is the score less log-share that has this
+    worth without noise.
     """
     levels = np.linspace(LOWEST, TOP, 1 + round((TOP - LOWEST) * PER_UNIT))
     scores = np.linspace(-60.0, TOP, 1200)
@@ -176,13 +176,13 @@ def _worth(v: Array) -> Array:
 
 
 def _settled(x: Array, t: Array, start: Array | None = None) -> tuple[Array, Array]:
-    """Return the best log-shares, and the means of softplus(v), p and Zp there, p = sigmoid(v), v = x - log-share + tZ."""
+    """Return the best log-shares, and their means of softplus(v), p = sigmoid(v) and Zp, v = x - log-share + tZ."""
     out = _first_guess(x, t) if start is None else start.copy()
     step, parts, level = _step(x, t, out)
     out, means = out + step, _followed(parts, step)
     rows = _unsettled(step, parts, level)
     for _ in range(MOST_STEPS - 1):
-        # nan, which a step of the solver that was too long leads to, is not worth another step
+        # rows with nan, from a solver step that was too long, count as settled
         if len(rows) == 0:
             break
         now = out[:, rows]
@@ -193,14 +193,14 @@ def _settled(x: Array, t: Array, start: Array | None = None) -> tuple[Array, Arr
 
 
 def _step(x: Array, t: Array, logs: Array) -> tuple[Array, Array, Array]:
-    """Return a step of the log-shares, the means where it starts, and what all shares are to be worth at the margin."""
+    """Return a step of the log-shares, the means at its start, and the marginal worth it aims at for all rivals."""
     parts = _averages(x - logs, t, 7)
     value, slope, _, bend, _, cube, _ = parts
     w, worth, bend = np.exp(logs), value - slope, np.maximum(bend, TINY)
     fall, longest = (
         1.0 - np.minimum(cube / bend, 1.0),
         LONGEST + 0.5 * np.max(t, axis=0),
-    )  # scores bend over that many units
+    )  # wider noise allows longer steps
     loose = w / bend
     level = np.sum(loose * worth, axis=0) / np.sum(loose, axis=0)
     # Halley's steps to that level, then to the one at which the shares add up to 1
@@ -215,14 +215,14 @@ def _step(x: Array, t: Array, logs: Array) -> tuple[Array, Array, Array]:
 
 
 def _unsettled(step: Array, parts: Array, level: Array) -> NDArray[np.intp]:
-    """Return the rows of the data whose shares a step has not brought to where they are the best."""
+    """Return the data rows whose shares are not yet the best after this step."""
     size = np.abs(step)
     left = np.where(size > SHORT, np.abs(parts[0] - parts[1] - level) * np.minimum(size, 1.0), 0.0)
     return np.flatnonzero(np.max(left, axis=0) > SETTLED * (1 + np.abs(level)))
 
 
 def _followed(parts: Array, step: Array) -> Array:
-    """Return the means of softplus(v), p and Zp a short step of the log-shares further on."""
+    """Return the means of softplus(v), p and Zp after a short step of the log-shares."""
     value, slope, tilt, bend, tilt_2, cube, tilt_3 = parts
     half = 0.5 * step * step
     bent, bent_tilt = slope - bend, tilt - tilt_2
@@ -236,7 +236,7 @@ def _followed(parts: Array, step: Array) -> Array:
 
 
 def _averages(x: Array, t: Array, n: int) -> Array:
-    """Return the first n means of softplus(v), p, Zp, p^2, Zp^2, p^3, Zp^3 and Z^2 p(1 - p), p = sigmoid(v), v = x + tZ."""
+    """Return the first n means of softplus(v), p, Zp, p^2, Zp^2, p^3, Zp^3, Z^2 p(1-p); p = sigmoid(v), v = x + tZ."""
     flat, scales = x.ravel(), t.ravel()
     out = np.empty((n, flat.size))
     nodes, weights = (NODES, WEIGHTS) if np.any(scales) else (np.zeros(1), np.ones(1))

@@ -20,14 +20,14 @@ from holdfast.losses.expected_cross_entropy import ExpectedCrossEntropy
 from holdfast.losses.gaussian_hinge import density, mills_ratios
 
 FEW_NODES = ((0.1, 7), (0.2, 9), (0.3, 11), (0.4, 13), (0.5, 15))
-"""Nodes of a Gauss-Hermite rule for the noise that do up to a scale, where the logistic function is all but a polynomial."""
+"""Pairs (largest scale, enough Gauss-Hermite nodes): over narrow noise the logistic function is nearly a polynomial."""
 SPACINGS = ((0.8, 0.5), (1.2, 0.4), (2.0, 0.25), (4.0, 0.125), (8.0, 0.0625))
-"""Beyond, the spacing of evenly spaced nodes: the nearest poles of the logistic function lie at z = i pi / t."""
+"""Pairs (largest scale, node spacing) for wider noise: the nearest poles of the logistic function lie at i pi / t."""
 FEW_NODES_OF_PROOFS = ((0.1, 6), (0.2, 8), (0.3, 10), (0.4, 12), (0.5, 14))
 FINE_SPACINGS = ((1.0, 0.4), (2.0, 0.22), (4.0, 0.11), (8.0, 0.055))
-"""The same for proofs, which share no node with what they prove: rules of an even number of nodes have none at 0."""
+"""The same for proofs. They share no node with the rules above: rules with an even number of nodes have none at 0."""
 REACH, WIDEST = 9.0, 36.0
-"""How many deviations the nodes of the noise cover, and how far those of logistic noise reach: beyond lies less than 1e-15."""
+"""Largest node for standard normal noise, and for logistic noise; the mass beyond is less than 1e-15."""
 BLOCK_ENTRIES = 25_000
 """Row-node pairs evaluated at once: few enough to stay in the cache, many enough to make calls worth their while."""
 MANY_ROWS = 5_000
@@ -35,13 +35,13 @@ MANY_ROWS = 5_000
 DEGREE, PER_UNIT_OF_CURVES = 5, 32
 """The degree of that spline, and its nodes per unit of the loss or of the noise, whichever is wider."""
 TABLE_GROWTH = 64
-"""Tables grow by so many nodes on either side."""
+"""Tables grow by this many nodes on either side."""
 PER_UNIT = 48
-"""Nodes of the interpolation table per unit of the narrower of the two scales."""
+"""Nodes of the interpolation table per unit of the wider of two scales: the loss's, which is 1, and the noise's."""
 FEWEST_ROWS, TABLE_PAYS = 1000, 4.0
-"""Rows of one scale from which a table may pay, and by how much they must outnumber its nodes on one side."""
+"""A table pays for more rows of one scale than this, if they outnumber its nodes on one side by this factor."""
 BY_PARTS = 0.1
-"""Scale from which a table may divide by the fourth power of it: 1e-12 is nothing to a sixth derivative."""
+"""Above this scale t a table may divide by t^4: an error of 1e-12 becomes 1e-8, negligible in a sixth derivative."""
 FARTHEST = 600.0
 """From here on the loss is a straight line."""
 
@@ -51,15 +51,15 @@ class ExpectedLogistic(Loss):
 
     There is no closed form. With :math:`G_k(x, t) = \mathbb E\, \mathrm{softplus}^{(k)}(x + tZ)` and x = u - 1, the
     loss is :math:`G_0`, its slopes :math:`G_1` and :math:`t\,G_2`, its curvature :math:`G_2,\ t\,G_3,\ G_2 + t^2 G_4`.
-    Up to t = 0.5 a Gauss-Hermite rule of 15 nodes at most gives them to about 1e-12, up to t = 8 the trapezoid rule over z in
-    [-9, 9]. For larger t it would need ever more nodes, so softplus is written as the hinge averaged over logistic noise:
-    :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid rule is used on that:
-    145 nodes for any t. All are sums of convex functions with positive weights, so the computed loss is convex, and
-    nondecreasing in t. Many rows with one common t are interpolated from a table (Taylor, error below 1e-11, of the
-    second derivative in t below 5e-8).
+    Up to t = 0.5 a Gauss-Hermite rule of 15 nodes at most gives them to about 1e-12, up to t = 8 the trapezoid rule
+    over z in [-9, 9]. For larger t it would need ever more nodes, so softplus is written as the hinge averaged over
+    logistic noise: :math:`G_0 = \int \sigma'(a)\, t f((x-a)/t)\, da` with the Gaussian hinge's f, and the trapezoid
+    rule is used on that: 145 nodes for any t. All are sums of convex functions with positive weights, so the computed
+    loss is convex, and nondecreasing in t. Values at many rows with one common t are interpolated from a table (Taylor;
+    error below 1e-11, in the second derivative in t below 5e-8).
 
     The loss is smooth at t = 0 and never collapses. Its dual has no closed form: with a ridge alpha > 0 the certificate
-    uses strong convexity instead, without one no lower bound is known.
+    uses strong convexity instead; without a ridge no lower bound is known.
 
     Examples
     --------
@@ -101,8 +101,8 @@ class ExpectedLogistic(Loss):
 def plain_moments(x: Array, t: Array, n: int) -> Array:
     r"""Return the means of softplus(v), :math:`\sigma(v)` and :math:`Z\,\sigma(v)`, v = x + tZ, or the first n of them.
 
-    For proofs: the trapezoid rule, over Z where that is narrow and over logistic noise where it is wide, good to about 1e-12,
-    with nodes of its own and no code of `evaluate`. Many rows with one t are read off a spline.
+    For proofs, with its own nodes and without the code of `evaluate`. Narrow noise is integrated over Z, wide noise
+    over logistic noise, both accurate to about 1e-12. Many rows with one t are read off a spline.
     """
     x, t = np.asarray(x, dtype=float), np.asarray(t, dtype=float)
     if t.ndim == 0 and x.size > MANY_ROWS:
@@ -117,7 +117,7 @@ def plain_moments(x: Array, t: Array, n: int) -> Array:
 
 @lru_cache(maxsize=4)
 def _curve(t: float, reach: float, n: int) -> tuple[Array, Array]:
-    """Return nodes and, by mean and power, the coefficients of splines through the means there, off by less than 1e-11."""
+    """Return nodes, and coefficients by mean and power of splines through the means at the nodes; error below 1e-11."""
     half = np.ceil(PER_UNIT_OF_CURVES * reach / max(1.0, t))
     nodes = np.linspace(-reach, reach, int(2 * half) + 1)
     spline = make_interp_spline(nodes, plain_moments(nodes, np.full(nodes.shape, t), n).T, k=DEGREE)
@@ -145,16 +145,16 @@ def _read_off(x: Array, curve: tuple[Array, Array]) -> Array:
 
 
 class _Rule(NamedTuple):
-    """How means over the noise are taken, up to a scale of it."""
+    """A quadrature rule for means over noise of scales up to `reach`."""
 
     reach: float
     nodes: Array
-    """Of the noise, or of logistic noise where that is wider than the logistic function."""
+    """Nodes of the Gaussian noise if `is_narrow`, otherwise of logistic noise."""
     weights: Array
     is_narrow: bool
     tilted: Array
-    r"""The weights times :math:`1, z, z^2 - 1, z^3 - 3z, z^4 - 6z^2 + 3`, z the nodes: by parts means of a function with these
-    are means of its derivatives, times powers of t."""
+    r"""The weights times :math:`1, z, z^2 - 1, z^3 - 3z, z^4 - 6z^2 + 3`, z the nodes. Integrated by parts, means of a
+    function with these weights are means of its derivatives times powers of t."""
 
     @classmethod
     def of(cls, reach: float, nodes: Array, weights: Array, *, is_narrow: bool = True) -> _Rule:
@@ -165,7 +165,7 @@ class _Rule(NamedTuple):
 
 @cache
 def _rules(few: Sequence[tuple[float, int]], spacings: Sequence[tuple[float, float]]) -> list[_Rule]:
-    """Return the rules, that for the narrowest noise first and one for all that is wider than the others last."""
+    """Return the rules, narrowest noise first; the last one serves all wider noise."""
     rules = [_Rule.of(reach, *hermegauss(count)) for reach, count in few]
     for reach, spacing in spacings:
         nodes = _evenly(REACH, spacing)
@@ -181,12 +181,12 @@ def _evenly(reach: float, spacing: float) -> Array:
 
 
 def _flat(t: Array, shape: tuple[int, ...]) -> Array:
-    """Return a common scale as it is, others as a vector."""
+    """Return a common scale unchanged, scales by row as a vector."""
     return t if t.ndim == 0 else np.broadcast_to(t, shape).ravel()
 
 
 def _by_scale(n_rows: int, t: Array, rules: Sequence[_Rule]) -> Iterator[tuple[Any, Array, _Rule]]:
-    """Yield stretches of rows, their scales or the one of all, and the rule for these."""
+    """Yield blocks of rows, their scales or the common one, and the rule for these scales."""
     if t.ndim == 0:
         rule = [*(rule for rule in rules if t <= rule.reach), rules[-1]][0]
         size = max(1, BLOCK_ENTRIES // rule.nodes.size)
@@ -201,10 +201,10 @@ def _by_scale(n_rows: int, t: Array, rules: Sequence[_Rule]) -> Iterator[tuple[A
 
 
 def _over_noise(x: Array, t: Array, n: int, rule: _Rule) -> Array:
-    """The mean over Z."""
+    """Return the first n of `plain_moments`, as means over Z."""
     z = rule.nodes[:, None]
     v = x + t * z
-    e = np.exp(-np.abs(v))  # softplus and sigma from one exponential, which is what this costs
+    e = np.exp(-np.abs(v))  # softplus and sigma share one exponential, the main cost
     softplus = rule.weights @ (np.maximum(v, 0.0) + np.log1p(e))
     if n == 1:
         return softplus[None]
@@ -217,7 +217,8 @@ def _over_logistic(x: Array, t: Array, n: int, rule: _Rule) -> Array:
     gap = x - rule.nodes[:, None]
     z = gap / t
     p, d = ndtr(z), density(z)
-    # the mean of max(gap + tZ, 0); its terms cancel where gap << -t, but only to 1e-16 of a margin, unseen in a sum of losses
+    # the mean of max(gap + tZ, 0); its terms cancel where gap << -t, but only to 1e-16 of a margin, which no sum of
+    # losses shows
     return np.array([rule.weights @ (gap * p + t * d), rule.weights @ p, rule.weights @ d][:n])
 
 
@@ -237,8 +238,8 @@ def _moments(x: Array, t: Array, order: int) -> list[Array]:
 
 
 def _narrow(x: Array, t: Array, order: int, rule: _Rule) -> list[Array]:
-    """Return what `_moments` does by means over the noise."""
-    # beyond, the loss is a straight line to the last bit, and an exponential might overflow
+    """Return the values of `_moments`, as means over the noise."""
+    # beyond FARTHEST the loss is a straight line to the last bit, and the exponential might overflow
     inside = np.minimum(x, FARTHEST)
     e = inside + t * rule.nodes[:, None]
     np.exp(e, out=e)
@@ -252,7 +253,7 @@ def _narrow(x: Array, t: Array, order: int, rule: _Rule) -> list[Array]:
 
 
 def _wide(x: Array, t: Array, order: int, rule: _Rule) -> list[Array]:
-    """Return the same by means over logistic noise."""
+    """Return the values of `_moments`, as means over logistic noise."""
     found = _by_logistic_noise(x, t, order, rule)
     return [*found[:3], *(t**k * g for k, g in enumerate(found[3:], 1))]
 

@@ -1,4 +1,4 @@
-"""The squared hinge, and the Huberised hinge made of it, averaged over Gaussian noise."""
+"""The squared hinge, and the Huberised hinge built from it, averaged over Gaussian noise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _mean_square(u: Array, t: Array) -> Array:
 
 
 class _AveragedLoss(Loss):
-    """A loss whose slopes and bends come from the same few numbers."""
+    """A loss that computes its value, slopes and curvature together."""
 
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         return self.derivatives(u, t)[:3]

@@ -16,9 +16,9 @@ from holdfast.losses.perspective import PerspectiveLoss, safe_ratio
 
 ROOT_2PI, ROOT_HALF = np.sqrt(2 * np.pi), np.sqrt(0.5)
 SHRUNK = 4.5
-"""From here on slopes are so near 1 that p bends too much for its tangent."""
+"""Above this z the slope a is so near 1 that p(a) is too curved to be replaced by its tangent."""
 FAR = 5.0
-"""From here on 1 - x Q(x) / density(x) is not computed as it stands: it cancels."""
+"""From this x on, 1 - x Q(x) / density(x) is computed by a fitted polynomial: the formula cancels."""
 
 
 def density(z: Array) -> Array:
@@ -29,12 +29,12 @@ def density(z: Array) -> Array:
 LEFT_BY_CUT = float(density(ndtri(SHORT_CUT)))
 """The dual scale of 1 - SHORT_CUT."""
 MOST_BENT = float(0.5 / (1 - SHORT_CUT) * ndtr(SHRUNK) / density(np.array(SHRUNK)))
-"""The most that half of -p'' a comes to up to SHRUNK: a / p(a) rises with a."""
+"""Upper bound on -p'' a / 2 up to SHRUNK, attained there: a / p(a) rises with a."""
 
 
 @cache
 def _far_polynomial() -> Array:
-    """Return x^2 (1 - x Q(x) / density(x)), x >= 5, as a polynomial in 50 / x^2 - 1, fitted to its continued fraction."""
+    """Return x^2 (1 - x Q(x) / density(x)), x >= 5, as a polynomial in 50 / x^2 - 1, fitted to a continued fraction."""
     s = np.cos(np.pi * (np.arange(200) + 0.5) / 200)
     x = FAR / np.sqrt(0.5 * (1 + s))
     r = np.zeros_like(x)
@@ -69,7 +69,7 @@ class GaussianHinge(PerspectiveLoss):
     r"""The expected hinge loss :math:`\mathbb E\,[u + tZ]_+ = u\,\Phi(u/t) + t\,\varphi(u/t)`, Z standard normal.
 
     Published as the loss of GURU (Ginodi & Globerson). With f = z Phi + phi: f' = Phi, f'' = phi, psi = phi and
-    f*(a) = phi(Phi^-1(a)). The noise that is worst for the hinge at a given power is not Gaussian but two-point: see
+    f*(a) = phi(Phi^-1(a)). For the hinge, the worst noise of a given power is not Gaussian but two-point: see
     :class:`TwoPointHinge`.
 
     Examples
@@ -91,8 +91,9 @@ class GaussianHinge(PerspectiveLoss):
         return np.asarray(np.maximum(u, 0.0) + t * (height - x * beyond)), slope, height
 
     def shrunk_scale(self, u: Array, t: Array, a: Array) -> tuple[Array, Array]:
-        # p' = -z and p'' = -1 / p; p is concave and 0 at 0, so between (1 - e) a and a it is at least 1 - e of p(a). Beyond
-        # SHRUNK p falls steeply towards a = 1: a chord from p(a) to p(1 - SHORT_CUT), which lies below p((1 - e) a)
+        # p' = -z and p'' = -1 / p; p is concave and 0 at 0, so between (1 - e) a and a it is at least 1 - e of p(a).
+        # Beyond SHRUNK, where p falls steeply towards a = 1, take a chord from p(a) to p(1 - SHORT_CUT): it lies below
+        # p((1 - e) a)
         z = safe_ratio(u, t)
         return np.where(z < SHRUNK, z * a, (LEFT_BY_CUT - density(z)) / SHORT_CUT), MOST_BENT * a
 
@@ -117,8 +118,8 @@ class GaussianHinge(PerspectiveLoss):
         return self._evaluate(safe_ratio(u, t), u, t)
 
     def _evaluate(self, z: Array, u: Array, t: Array) -> tuple[Array, Array, Array]:
-        # the same as the inherited form, with one exponential and one tail for all three. What the difference loses where it
-        # cancels, x^2 roundings, is 1e-12 of a loss that is next to nothing
+        # the inherited form, but one exponential and one tail serve all three results. Where the difference cancels it
+        # loses x^2 roundings, 1e-12 of a loss near zero
         x = np.abs(z)
         height = density(x)
         tail = 0.5 * erfc(ROOT_HALF * x)

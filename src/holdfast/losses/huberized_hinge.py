@@ -18,17 +18,17 @@ class HuberizedHinge(WorstCaseLoss):
 
     .. math:: \phi_c(x) = 0 \ (x \le -c), \quad (x + c)^2 / 4c \ (|x| < c), \quad x \ (x \ge c)
 
-    With the default scale :math:`c = 4 \ln 2` and threshold 1 it is the QP approximation of the robust logistic loss in the
-    report of El Ghaoui, Lanckriet and Natsoulis, equation (29) corrected: it lies below :math:`\log(1 + e^x)`, meets it at
-    x = 0, and nowhere differs by more than 0.0756. (The report prints a minimum for its dual, which must be a maximum, and
-    leaves out the scale, without which the weights come out wrong.)
+    With the default scale :math:`c = 4 \ln 2` and threshold 1 it is the QP approximation of the robust logistic loss in
+    the report of El Ghaoui, Lanckriet and Natsoulis, equation (29) corrected: it lies below :math:`\log(1 + e^x)`,
+    meets it at x = 0, and nowhere differs by more than 0.0756. (The report prints a minimum for its dual, which must be
+    a maximum, and leaves out the scale, without which the weights come out wrong.)
 
     Parameters
     ----------
     scale : float, default=4 ln 2
         c > 0, half the width of the parabola.
     threshold : float, default=1.0
-        The deficit at its middle: 1 is the decision boundary, 0 the margin.
+        The deficit at the middle of the parabola: 1 is the decision boundary, 0 the margin.
 
     Examples
     --------

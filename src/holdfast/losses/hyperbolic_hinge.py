@@ -51,16 +51,16 @@ class HyperbolicHinge(WorstCaseLoss):
         return 0.5 * np.square(self.scale / root) / root
 
     def slope_of_root(self, x: Array) -> Array:
-        """Return the slope of the root at x = u + t, between -1 and 1; that of the loss is half of 1 more."""
+        """Return the slope s of the root at x = u + t, between -1 and 1; the loss has the slope (1 + s) / 2."""
         return x / self._root(x)
 
     def bend_by(self, x: Array, slopes: Array) -> Array:
-        """Return how the loss bends by slopes that were kept for the roots; by their own it is `bend`."""
+        """Return the curvature of the loss from given slopes of the roots; the exact slopes give `bend`."""
         root = self._root(x)
         return 0.5 * (1.0 - slopes * (x / root)) / root
 
     def slope_after(self, x: Array, slopes: Array, move: Array) -> Array:
-        """Return the slopes that the roots' linearised law gives them when x moves."""
+        """Return the slopes of the roots after x moves by `move`, by the linearised equation for them."""
         return self.slope_of_root(x) + 2.0 * self.bend_by(x, slopes) * move
 
     def dual_value(self, a: Array) -> Array:

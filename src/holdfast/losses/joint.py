@@ -1,4 +1,4 @@
-"""Losses of several classes at once: the most dangerous class alone, and the cross-entropy."""
+"""Losses of all classes at once: the hinge of the most dangerous class, and the cross-entropy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from holdfast._core.joint_loss import JointLoss
 from holdfast._core.loss import Array
 
 MOST_STEPS = 60
-"""Newton steps for the level of a smoothed maximum, far more than it takes."""
+"""Most Newton steps for the level of a smoothed maximum; far fewer are needed."""
 
 
 class MaxHinge(JointLoss):
-    r"""The hinge of the most dangerous class, :math:`F(z) = \max_c z_c`: that of Crammer and Singer, and of multiclass ASVC.
+    r"""The hinge of the most dangerous class, :math:`F(z) = \max_c z_c` (Crammer and Singer; multiclass ASVC).
 
     Examples
     --------
@@ -51,9 +51,9 @@ class MaxHinge(JointLoss):
 class EasedMaxHinge(MaxHinge):
     r"""The smooth maximum :math:`\max_{a \in \Delta} a^\top z + c (\sum_k \sqrt{a_k} - 1)` of K entries.
 
-    It lies above the maximum, by :math:`c(\sqrt K - 1)` at most. Its shares are :math:`a_k = (c/2)^2 / (\lambda - z_k)^2` with
-    the level :math:`\lambda` at which they add up to 1: like the slopes of the hyperbolic hinge they fall with the square of
-    the distance, so that a path of ever smaller c can take long steps.
+    It lies above the maximum, by :math:`c(\sqrt K - 1)` at most. Its shares are :math:`a_k = (c/2)^2 / (\lambda -
+    z_k)^2` with the level :math:`\lambda` at which they sum to 1. Like the slopes of the hyperbolic hinge, the shares
+    fall with the square of the distance :math:`\lambda - z_k`, so a path of decreasing c can take long steps.
 
     Parameters
     ----------
@@ -72,14 +72,14 @@ class EasedMaxHinge(MaxHinge):
         self.scale = scale
 
     def value(self, z: Array) -> Array:
-        return self.evaluate(z)[0]  # only solvers see it
+        return self.evaluate(z)[0]  # only solvers use this loss
 
     def evaluate(self, z: Array) -> tuple[Array, Array]:
         top = z.max(axis=1)
         below = (top[:, None] - z) / (0.5 * self.scale)
         level = np.ones(len(z))
         for _ in range(MOST_STEPS):
-            # (sum of inverse squares)^(-1/2) is concave in the level and all but linear: steps never pass its root
+            # (sum of inverse squares)^(-1/2) is concave in the level and nearly linear: steps never pass the root
             inverse = 1 / (level[:, None] + below)
             squares, cubes = np.sum(inverse**2, axis=1), np.sum(inverse**3, axis=1)
             step = (np.sqrt(squares) - 1) * squares / cubes
@@ -99,7 +99,7 @@ class EasedMaxHinge(MaxHinge):
 
 
 class CrossEntropy(JointLoss):
-    r"""The cross-entropy of the softmax, :math:`F(z) = \log \sum_c e^{z_c}`; its dual value is the entropy of the shares.
+    r"""The softmax cross-entropy :math:`F(z) = \log \sum_c e^{z_c}`; its dual value is the entropy of the shares.
 
     Examples
     --------

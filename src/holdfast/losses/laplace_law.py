@@ -13,21 +13,22 @@ from holdfast._core.loss import Array
 CROSSING, WIDTH, BEND = 0.7, 1.2, np.pi / 8
 """Where the contour crosses the real axis, its width, and its angle to the right, in units of 1 / deviation of the sum.
 
-The poles are at 0 and at +-1 / scale, at least sqrt(2) units from 0, and the contour passes between them. With many scales the
-sum is nearly normal. The generating function of a normal distribution stops falling at the angle pi / 4; half of that is safe.
+The poles are at 0 and at +-1 / scale, at least sqrt(2) units from 0, and the contour passes between them. With many
+scales the sum is nearly normal. The generating function of a normal distribution stops falling at the angle pi / 4;
+half of that is safe.
 """
 STEP = 0.075
-"""Distance of the nodes: the error of the trapezoid rule is about exp(-2 pi BEND / STEP) = 5e-15."""
+"""Distance between nodes: the error of the trapezoid rule is about exp(-2 pi BEND / STEP) = 5e-15."""
 NODE_BATCH, FARTHEST = 40, 12
-"""Nodes are added so many at a time and at most so often. What is then left out, at most exp(-36), is largest for one scale."""
+"""Nodes per batch, and most batches. The remainder left out, at most exp(-36), is largest for one scale."""
 FAINT_NODES = 1e-15
 """Nodes are added until their share in tail and density falls below this size."""
 FACTORS_AT_A_TIME = 8
-"""So many factors are multiplied before a division; their product cannot overflow."""
+"""This many factors are multiplied before each division; their product cannot overflow."""
 FAR = 1e4
-"""Tails are 0 in float64 beyond so many deviations."""
+"""Tails are 0 in float64 beyond this many deviations."""
 BLOCK_ENTRIES = 1 << 20
-"""Size of the complex tables that are formed at a time."""
+"""Entries in each complex table formed."""
 HUGE = 2.0**900
 """Scales above this are measured in units of it."""
 
@@ -50,9 +51,9 @@ class LaplaceSum:
 
     .. math:: \Pr(Z \ge z) = \frac{1}{2 \pi i} \int M(\theta)\, e^{-\theta z}\, \frac{d\theta}{\theta}, \qquad z \ge 0,
 
-    along a contour that crosses the real axis between 0 and the first pole and bends to the right (Talbot's method, with the
-    hyperbola of Weideman and Trefethen). All singularities are real, so the trapezoid rule converges geometrically for any
-    scales: equal ones, a dominant one, or thousands. The absolute error is about 1e-14.
+    along a contour that crosses the real axis between 0 and the first pole and bends to the right (Talbot's method,
+    with the hyperbola of Weideman and Trefethen). All singularities are real, so the trapezoid rule converges
+    geometrically for any scales: equal ones, a dominant one, or thousands. The absolute error is about 1e-14.
 
     Parameters
     ----------
@@ -138,10 +139,10 @@ def _nodes(squares: Array, rows: NDArray[np.intp]) -> list[_Nodes]:
 def laplace_tail(z: Any, scales: Any) -> Any:
     r"""Return :math:`\Pr(Z \ge z)` for the sum :math:`Z = \sum_k s_k L_k` of independent Laplace variables.
 
-    :math:`L_k` has the density :math:`e^{-|t|}/2`. If the weights w of a linear score have Laplace distributions with means mu
-    and scales sigma, the score errs with the probability :math:`\Pr(y\, x^\top w \le 0)`, which is the tail at
-    :math:`z = y\, x^\top \mu` with :math:`s_k = \sigma_k |x_k|`. The absolute error is about 1e-14 (2e-14 for 3000 equal
-    scales) for any scales, also equal ones and zeros. If all scales are 0, the result is 1 for z <= 0, else 0.
+    :math:`L_k` has the density :math:`e^{-|t|}/2`. If the weights w of a linear score have Laplace distributions with
+    means mu and scales sigma, the score errs with the probability :math:`\Pr(y\, x^\top w \le 0)`, which is the tail at
+    :math:`z = y\, x^\top \mu` with :math:`s_k = \sigma_k |x_k|`. The absolute error is about 1e-14 (2e-14 for 3000
+    equal scales) for any scales, also equal ones and zeros. If all scales are 0, the result is 1 for z <= 0, else 0.
 
     Parameters
     ----------
@@ -166,7 +167,8 @@ def laplace_tail(z: Any, scales: Any) -> Any:
 def laplace_density(z: Any, scales: Any) -> Any:
     """Return the density at z of the sum of independent Laplace variables with these scales, see `laplace_tail`.
 
-    The error is about 1e-14 / s, where s is the largest scale. If all scales are 0, the density is inf at 0 and 0 elsewhere.
+    The error is about 1e-14 / s, where s is the largest scale. If all scales are 0, the density is inf at 0 and 0
+    elsewhere.
 
     Parameters
     ----------

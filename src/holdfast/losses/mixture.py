@@ -1,4 +1,4 @@
-"""Uncertainty inside the loss in part, and outside of it for the rest."""
+"""A loss with part of the uncertainty inside it, and the rest added as a penalty."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from holdfast.losses.logistic import Logistic
 
 
 class Mixture(Loss):
-    r"""The loss :math:`\ell(u, \kappa t) + (1 - \kappa)\,t` made of another.
+    r"""The loss :math:`\ell(u, \kappa t) + (1 - \kappa)\,t`, built from another loss :math:`\ell`.
 
-    :math:`\kappa = 1` is the loss itself. At :math:`\kappa = 0` the support becomes a penalty: SPLP for the hinge and SPLR for
-    the logistic loss (El Ghaoui et al.), where it is the l1 norm weighted by all half-widths. For losses with a slope of at
-    most 1 it decreases in kappa, so every :math:`\kappa < 1` bounds the worst case from above.
+    :math:`\kappa = 1` gives :math:`\ell` itself. At :math:`\kappa = 0` the support becomes a penalty: SPLP for the
+    hinge and SPLR for the logistic loss (El Ghaoui et al.). For intervals this penalty is the l1 norm weighted by the
+    half-widths of all rows. If the slope of :math:`\ell` is at most 1, the mixture decreases in kappa, so every
+    :math:`\kappa < 1` bounds the worst case from above.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from holdfast._core.tolerances import LARGE_Z
 
 
 def safe_ratio(u: Array, t: Array) -> Array:
-    """Return u / t clipped to +-1e8; where t = 0 the limit: +-1e8 by the sign of u, and 0 at u = 0."""
+    """Return u / t clipped to +-1e8; at t = 0 return the limit: +-1e8 by the sign of u, and 0 at u = 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         z = np.minimum(np.maximum(np.divide(u, t), -LARGE_Z), LARGE_Z)
     if t > 0 if np.ndim(t) == 0 else np.all(np.asarray(t) > 0):
@@ -23,9 +23,9 @@ def safe_ratio(u: Array, t: Array) -> Array:
 class PerspectiveLoss(Loss):
     r"""A member :math:`\ell(u, t) = t f(u/t)` of the perspective family, :math:`\max(u, 0)` at t = 0.
 
-    f is convex with :math:`f(z) - f(-z) = z` and :math:`f \ge \max(z, 0)`, so every member lies above the hinge and tends
-    to it as t -> 0. Its conjugate :math:`f^*(a) = \min_z f(z) - a z \ge 0` on [0, 1] makes the perspective convex and
-    gives the dual; :math:`\psi = f - z f' = f^*(f'(z))` is the slope in t.
+    f is convex with :math:`f(z) - f(-z) = z` and :math:`f \ge \max(z, 0)`, so every member lies above the hinge and
+    tends to it as t -> 0. Its conjugate :math:`f^*(a) = \min_z f(z) - a z \ge 0` on [0, 1] makes the perspective convex
+    and gives the dual; :math:`\psi = f - z f' = f^*(f'(z))` is the slope in t.
     """
 
     is_homogeneous = True
@@ -52,7 +52,7 @@ class PerspectiveLoss(Loss):
         """Return the concave conjugate f*(a) on [0, 1]."""
 
     def f(self, z: Array) -> Array:
-        """Return the member itself, max(z, 0) + tail(|z|)."""
+        """Return the value of f, max(z, 0) + tail(|z|)."""
         return np.maximum(z, 0.0) + self.tail(np.abs(z))
 
     @by_stretches

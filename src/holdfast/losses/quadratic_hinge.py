@@ -15,8 +15,8 @@ from holdfast.losses.perspective import PerspectiveLoss, safe_ratio
 class QuadraticHinge(PerspectiveLoss):
     r"""The loss t f(u/t) with f = 0, :math:`(z+4)^2/16`, z below, between and above the breaks -4 and 4.
 
-    Its dual scale is :math:`4a(1-a)`. Once differentiable only. If some direction separates the data by more than
-    :math:`4\sigma`, the minimum is 0 and not unique.
+    Its dual scale is :math:`4a(1-a)`. The loss is differentiable only once. If some direction separates the data by
+    more than :math:`4\sigma`, the minimum is 0 and not unique.
 
     Examples
     --------

@@ -13,10 +13,10 @@ from holdfast.losses.perspective import PerspectiveLoss
 
 
 class TwoPointHinge(PerspectiveLoss):
-    r"""The loss :math:`\tfrac12\left(u + \sqrt{u^2 + t^2}\right)`: the largest expected hinge over all noise of variance t^2.
+    r"""The loss :math:`\tfrac12\left(u + \sqrt{u^2 + t^2}\right)`: the largest expected hinge at noise variance t^2.
 
-    The maximum over every zero-mean distribution with that variance (Scarf's bound), attained by a two-point one. It
-    exceeds the Gaussian hinge by at most t / 8.
+    It is the maximum over all zero-mean distributions of that variance (Scarf's bound), attained by a two-point
+    distribution. It exceeds the Gaussian hinge by at most t / 8.
 
     Examples
     --------

@@ -16,10 +16,11 @@ LN2 = np.log(2)
 
 
 class VoteLoss(Parameters, ABC):
-    r"""A convex, increasing function of :math:`v = \ln \mathbb E_Q\, e^{-y\, w^\top x}` with :math:`\ell(v) \ge [v \ge 0]`.
+    r"""A convex, increasing function :math:`\ell(v) \ge [v \ge 0]` of :math:`v = \ln \mathbb E_Q\, e^{-y\, w^\top x}`.
 
-    :math:`\ell(\ln a)` must be concave in a. Then, by Jensen's inequality, :math:`\ell(v)` is at least the mean loss of the
-    voters, and so at least the share of them that err. The exponentials that coordinate descent minimises then lie above it.
+    :math:`\ell(\ln a)` must be concave in a. Then, by Jensen's inequality, :math:`\ell(v)` is at least the mean loss of
+    the voters, and so at least the share of them that err. Concavity also puts the exponentials that coordinate descent
+    minimises above the loss.
     """
 
     largest_slope: float = np.inf
@@ -31,11 +32,11 @@ class VoteLoss(Parameters, ABC):
 
     @abstractmethod
     def slope(self, v: Array) -> Array:
-        """Return its derivative, >= 0."""
+        """Return the slope of the loss, >= 0."""
 
     @abstractmethod
     def bend(self, v: Array) -> Array:
-        """Return its second derivative."""
+        """Return the second derivative of the loss."""
 
     @abstractmethod
     def dual_value(self, a: Array) -> Array:
@@ -43,12 +44,12 @@ class VoteLoss(Parameters, ABC):
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
-        """Return instances that every test of such a loss is run on."""
+        """Return the instances on which every test of this loss runs."""
         return [cls()]
 
 
 class LogVote(VoteLoss):
-    r"""The loss :math:`\log_2(1 + e^v)` of BaLaBoost: linear where most voters err, so that no label can pull without limit.
+    r"""The loss :math:`\log_2(1 + e^v)` of BaLaBoost: linear where most voters err, which limits the pull of any label.
 
     Examples
     --------

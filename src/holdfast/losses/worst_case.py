@@ -10,7 +10,7 @@ from holdfast._core.loss import Array, Loss
 
 
 class WorstCaseLoss(Loss):
-    r"""A loss :math:`\ell(u, t) = \psi(u + t)`: what a row costs at the worst point of its set, t being the set's support.
+    r"""A loss :math:`\ell(u, t) = \psi(u + t)`: the cost of a row at the worst point of a set with support t.
 
     :math:`\psi` is convex and nondecreasing, so the worst point is the one that enlarges the deficit u the most, and
     :math:`\psi(x) = \max_{0 \le a \le \text{limit}} a(x - 1) + v(a)` gives the dual form with p(a) = a.
@@ -26,7 +26,7 @@ class WorstCaseLoss(Loss):
 
     @abstractmethod
     def bend(self, x: Array) -> Array:
-        """Return the second derivative of the plain loss, one of them where it jumps."""
+        """Return the second derivative of the plain loss; where it jumps, one of its two values."""
 
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         value, slope = self.psi(u + t)

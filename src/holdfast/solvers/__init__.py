@@ -1,7 +1,8 @@
-"""Solvers: they minimise, and know neither losses nor sets. Classifiers take them by name or as objects with parameters.
+"""Solvers: they minimise, and know neither losses nor sets. Classifiers take a solver by name or as an object.
 
-`SGD` and `StochasticProximal` are for data that arrive in parts or are large, `CoordinateDescent` is boosting proper; of the
-others the right one is picked. `compile` makes them faster on large data.
+`SGD` and `StochasticProximal` are for large data and data that arrive in parts; `CoordinateDescent` is boosting in the
+strict sense. Among the other solvers, classifiers pick the one that suits the problem. `compile` makes solvers faster
+on large data.
 """
 
 from holdfast._core.compiled import compile

@@ -1,4 +1,4 @@
-"""The conic interior-point solver Clarabel, for what has a cone program, and as a referee."""
+"""The conic interior-point solver Clarabel, for problems with a cone program, and as a check on other solvers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinate descent: steps of one parameter, which need no search; boosting, where parameters are weak learners."""
+"""Coordinate descent: steps in one parameter, without a line search; boosting, if parameters weight weak learners."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from holdfast._core.tolerances import ROUNDING
 
 
 class CoordinateDescent(Solver):
-    """Steps below a majoriser: of one parameter after the other, of the most promising one, or of all at once.
+    """Steps that minimise a majoriser: in each parameter in turn, in the most promising one, or in all at once.
 
-    The objective falls at every step. It is the way of boosting; "newton" is exact much sooner, above all for large weights
-    of the losses, where steps become short.
+    The objective falls at every step. This is how boosting proceeds. "newton" gets exact results much sooner, above all
+    for large weights of the losses, which make steps here short.
 
     Parameters
     ----------
     rule : {"cyclic", "greedy", "parallel"}, default="cyclic"
-        What an iteration is: a step of each parameter in turn; of the one whose step is sure to lower the objective most, a
-        round of boosting; or of all at once.
+        An iteration is a step in each parameter in turn; in the parameter with the largest guaranteed decrease of the
+        objective, a round of boosting; or in all at once.
     """
 
     name = "coordinate_descent"

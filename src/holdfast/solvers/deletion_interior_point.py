@@ -1,4 +1,4 @@
-"""An interior point for linear classifiers whose features may be deleted, built on the structure of their linear programs."""
+"""An interior point for linear classifiers with deletable features, using the structure of their programs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from holdfast.solvers.deletion_parts import Constraints, Group, GroupDual, Limit
 from holdfast.solvers.mehrotra import CONTENT, Best, PrimalDual
 
 GROUP_ENTRIES, GROUP_ROWS = 1 << 17, 64
-"""Entries of a group of rows, few enough for its arrays to stay in cache, and its fewest rows: matrix products need several."""
+"""Entries of a group of rows, few enough for cache, and its fewest rows: matrix products need several."""
 BOUNDED_FROM = 10.0
-"""Bounds are computed once the steps' own gap is within so many times the tolerated one; before, they could end nothing."""
+"""Bounds are computed once the steps' own gap is within this many tolerated gaps; earlier ones cannot end the solve."""
 BOUNDARY_SHARE = 0.95
 """A step goes this share of the way to the boundary."""
 LARGEST_MATRIX, WIDEST = 1.5e8, 20_000
-"""It is preferred up to so many entries (in some 17 arrays of as many numbers, 20 GB) and features (a matrix to factorise)."""
+"""Most entries (some 17 arrays of this size, 20 GB) and features (a matrix to factorise) for which it is preferred."""
 JITTERS = np.append(0.0, 10.0 ** np.arange(-15, -3))
 """Added to the unit diagonal of a matrix in turn, until its factorisation succeeds."""
 
@@ -34,17 +34,17 @@ JITTERS = np.append(0.0, 10.0 ** np.arange(-15, -3))
 class DeletionInteriorPoint(Solver):
     r"""Mehrotra's predictor-corrector method on the linear (or quadratic) program of a `DeletionProgram`.
 
-    With the price :math:`\lambda_i` of a row's budget, :math:`A_{ij} = y_i x_{ij}` and the amount :math:`\alpha_{ij}` that
-    remains to be paid for each entry, the program is (4) of Dekel and Shamir,
+    Let :math:`\lambda_i` be the price of a row's budget, :math:`A_{ij} = y_i x_{ij}`, and :math:`\alpha_{ij}` the
+    amount that remains to be paid for each entry. The program is (4) of Dekel and Shamir,
 
     .. math::
         \min \sum_i c_i \xi_i + \tfrac12 ridge\,|w|^2 \quad\text{subject to}\quad
         \xi_i + P \lambda_i - \sum_j \alpha_{ij} + y_i b \ge base, \quad
         A_{ij} w_j - \lambda_i v_j + \alpha_{ij} \ge gain_j, \quad \xi, \lambda, \alpha \ge 0,\ |w| \le limit,
 
-    P being the sum of the values less the capacity. Given w and b, rows are independent, and each is eliminated on its own: a
-    step costs two updates of a matrix of the features, :math:`O(m n^2)`, and its factorisation. Entries that are 0 are never
-    deleted and only add constants, so only the nonzeros of sparse rows are kept. The start is not used.
+    P being the sum of the values less the capacity. Given w and b, rows are independent, and each is eliminated on its
+    own: a step costs two updates of a matrix of the features, :math:`O(m n^2)`, and its factorisation. Entries that are
+    0 are never deleted and only add constants, so only the nonzeros of sparse rows are kept. The start is not used.
     """
 
     name = "deletion_interior_point"
@@ -72,7 +72,7 @@ class DeletionInteriorPoint(Solver):
 
 
 class ScaledDeletions:
-    """The program on rows of positive weight, weights of mean 1, gains and base that sum to 1, deletable features first."""
+    """The program on rows of positive weight: weights of mean 1, gains and base of sum 1, deletable features first."""
 
     def __init__(self, program: DeletionProgram):
         self.program = program
@@ -88,7 +88,7 @@ class ScaledDeletions:
         self.order = np.argsort(~is_deletable, kind="stable")
         self.n_deletable = int(np.count_nonzero(is_deletable))
         self.is_reordered = not np.array_equal(self.order, np.arange(len(self.order)))
-        # with a capacity of 0 nothing can be deleted, and any positive one will do for prices
+        # with a capacity of 0 nothing can be deleted; prices then need some positive capacity, whichever it is
         worth = program.values[self.order[: self.n_deletable]]
         unit = float(worth.mean()) if self.n_deletable else 1.0
         self.values, self.capacity = worth / unit, program.capacity / unit or 1.0
@@ -100,12 +100,12 @@ class ScaledDeletions:
 
     @property
     def has_one_class(self) -> bool:
-        """Whether an intercept alone leaves no loss."""
+        """Whether an intercept alone brings the loss to 0."""
         return self.program.fit_intercept and len(np.unique(self.signs)) < 2
 
     @cached_property
     def first_slopes(self) -> Array:
-        """Dual weights of the rows to begin with; their sums over both classes are equal where there is an intercept."""
+        """Initial dual weights of the rows; with an intercept, both classes have the same sum."""
         totals = [float(self.weights[self.signs == sign].sum()) for sign in (-1.0, 1.0)]
         shares = np.where(self.signs > 0, 1 / (totals[1] or 1.0), 1 / (totals[0] or 1.0))
         balance = min(totals) * shares if self.program.fit_intercept else np.ones(len(self.signs))
@@ -113,7 +113,7 @@ class ScaledDeletions:
 
     @cached_property
     def room(self) -> float:
-        """The slack of a row to begin with: its share of what the pull of all rows costs in the dual."""
+        """The initial slack of a row: its share of the dual cost of the pull of all rows."""
         pull = self.rows.transpose_dot(self.signs * self.first_slopes)
         held = float(pull @ pull) / self.ridge if self.ridge > 0 else np.inf
         return max(1.0, min(self.limit * float(np.sum(np.abs(pull))), held) / float(self.weights.sum()))
@@ -129,7 +129,7 @@ class ScaledDeletions:
                 yield Group(self, part, X, self.first_slopes[part])
 
     def limits(self, groups: Sequence[Group]) -> list[Part]:
-        """Return what keeps weights within the limit, if there is one."""
+        """Return the constraints that keep weights within the limit, none if there is no limit."""
         if not np.isfinite(self.limit):
             return []
         return [
@@ -148,7 +148,7 @@ class ScaledDeletions:
     def look(
         self, best: Best, groups: Sequence[Constraints], z: Array, prices: Sequence[Array], guesses: Sequence[GroupDual]
     ) -> None:
-        """Show these parameters, with what prices say that they lose, and these dual weights to `best`."""
+        """Show `best` these parameters, valued by the losses at these prices, and these dual weights."""
         z, n = self.clipped(z), len(self.order)
         w = z[:n]
         value = sum(float(group.c @ group.losses(z, price)) for group, price in zip(groups, prices, strict=True))
@@ -161,7 +161,7 @@ class ScaledDeletions:
         best.see(value, z, bound + 0.5 * self.ridge * float(held @ held) - float(pull @ held), list(guesses))
 
     def solution(self, best: Best, groups: Sequence[Constraints], status: Status, n_iter: int, name: str) -> Solution:
-        """Return the best points as the program states them."""
+        """Return the best points in the order and units of the program."""
         program, unit = self.program, self.unit * self.size
         n_samples, n = len(program.weights), len(self.order)
         slopes = np.zeros(n_samples)
@@ -183,7 +183,7 @@ class ScaledDeletions:
 
 
 def one_class(scaled: ScaledDeletions, name: str) -> Solution:
-    """Return the solution for rows of one class: an intercept that leaves no loss."""
+    """Return the solution for rows of one class: an intercept that brings the loss to 0."""
     z = np.zeros(len(scaled.order) + 1)
     z[-1] = scaled.signs[0] if len(scaled.signs) else 0.0
     n_samples, n = len(scaled.program.weights), len(scaled.order)
@@ -196,8 +196,8 @@ class DeletionPoint(PrimalDual):
     """Weights and intercept, with the slacks and multipliers of all parts of the program."""
 
     title, patience, finest = "deletion interior point", 4, 0.1 * CONTENT
-    least_centring = 0.1  # with less the dual stalls
-    most_correction = 5.0  # larger ones shorten the step
+    least_centring = 0.1  # with less centring the dual stalls
+    most_correction = 5.0  # larger corrections shorten the step
 
     def __init__(self, scaled: ScaledDeletions):
         self.scaled, self.unit, self.has_one_length = scaled, scaled.unit * scaled.size, scaled.ridge > 0
@@ -219,7 +219,7 @@ class DeletionPoint(PrimalDual):
         self.scaled.look(self.best, self.groups, self.z, [group.price.slack for group in self.groups], guesses)
 
     def _scale(self) -> float:
-        """Return about the number that the gap will be measured against."""
+        """Return an estimate of the number that the gap is measured against."""
         w = self.z[: len(self.scaled.order)]
         losses = sum(float(group.c @ group.xi.slack) for group in self.groups)
         return max(losses + 0.5 * self.scaled.ridge * float(w @ w), self.scaled.floor)
@@ -263,7 +263,7 @@ class DeletionPoint(PrimalDual):
 
 
 def _placed(parts: Sequence[Any], rows: NDArray[np.intp], columns: NDArray[np.intp], shape: tuple[int, int]) -> Any:
-    """Return the parts, one below the other, as these rows and columns of a matrix of zeros."""
+    """Return a matrix that has the stacked parts in these rows and columns, and zeros elsewhere."""
     if not any(map(sparse.issparse, parts)):
         found = np.zeros(shape)
         found[rows[:, None], columns] = np.concatenate(parts)

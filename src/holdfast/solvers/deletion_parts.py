@@ -1,4 +1,4 @@
-"""The constraints of a deletion program, eliminated row by row: what they add to a step, and how far they let it go."""
+"""The constraints of a deletion program, eliminated row by row: their share of a step, and the length they allow it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Entries(ABC):
 
     @abstractmethod
     def matrix(self, e: Array) -> Any:
-        """Return the entries as a matrix that stores no others."""
+        """Return the entries as a matrix that stores these alone."""
 
 
 class _AllEntries(_Entries):
@@ -108,14 +108,14 @@ class _SomeEntries(_Entries):
 
 
 def _entries(X: Any, signs: Array, every: bool) -> _Entries:
-    """Return the entries of y_i x_i, all of them where most are not 0 or `every` one counts."""
+    """Return the entries of y_i x_i: all if `every` entry counts or many are nonzero, else the nonzeros."""
     if every or (X.nnz if sparse.issparse(X) else np.count_nonzero(X)) > CROWDED * X.shape[0] * X.shape[1]:
         return _AllEntries(np.multiply(signs[:, None], dense(X), dtype=np.float64))
     return listed(X, signs, every)
 
 
 def listed(X: Any, signs: Array, every: bool) -> _Entries:
-    """Return the nonzero entries of y_i x_i, or `every` one, as a list."""
+    """Return the entries of y_i x_i as a list: the nonzeros, or all if `every` entry counts."""
     m, n = X.shape
     if every:
         entries = dense(X).astype(np.float64).ravel(), np.tile(np.arange(n), m), n * np.arange(m + 1)
@@ -126,25 +126,25 @@ def listed(X: Any, signs: Array, every: bool) -> _Entries:
 
 
 EntriesOf = Callable[[Any, Array, bool], _Entries]
-"""From rows, their labels and whether every entry counts to the entries."""
+"""A function of the rows, their labels and whether every entry counts; it returns the entries."""
 
 
 class Part(ABC):
-    """Some constraints with their slacks and multipliers; `z` are weights, deletable ones first, and the intercept."""
+    """Constraints with slacks and multipliers; `z` holds the weights, deletable features first, and the intercept."""
 
     n_pairs: int
 
     @abstractmethod
     def add_curvature(self, M: Array, cross: Array) -> Array:
-        """Add to M the squares and to `cross` those to be subtracted; return the diagonal in place of the latter."""
+        """Add to M and `cross` the products to add and to subtract; return a diagonal to replace that of `cross`."""
 
     @abstractmethod
     def target(self, z: Array, mu: float, most: float) -> Array:
-        """Return its share of the right-hand side for products `mu`, less those of the last direction up to `most`."""
+        """Return a share of the right-hand side, for products `mu` less the last direction's, clipped to `most`."""
 
     @abstractmethod
     def turn(self, dz: Array) -> tuple[float, float]:
-        """Set the direction that belongs to dz and return how often it fits in, primal and dual."""
+        """Set the direction that belongs to dz; return how many times it fits before a bound, primal and dual."""
 
     @abstractmethod
     def product(self, primal: float, dual: float) -> float:
@@ -168,11 +168,11 @@ class _Pairs:
         return self.multiplier / self.slack
 
     def aim(self, mu: float, most: float) -> Array:
-        """Return the multipliers that give the products `mu` at these slacks, corrected by `most` at most."""
+        """Return the multipliers that give the products `mu` at these slacks, each corrected by no more than `most`."""
         return (mu - np.clip(self.dslack * self.dmultiplier, -most, most) if most > 0 else mu) / self.slack
 
     def fits(self) -> tuple[float, float]:
-        """Return how often the direction fits in."""
+        """Return how many times the direction fits before a bound, primal and dual."""
         return _fits(self.slack, self.dslack), _fits(self.multiplier, self.dmultiplier)
 
     def product(self, primal: float, dual: float) -> float:
@@ -194,7 +194,7 @@ def _fits(x: Array, dx: Array) -> float:
 
 
 class Limits(Part):
-    """The limits of the weights."""
+    """The constraints -limit <= w <= limit on the weights."""
 
     def __init__(self, limit: float, pull: Array, weight: float):
         n = len(pull)
@@ -229,7 +229,7 @@ class Limits(Part):
 
 
 class Constraints:
-    r"""Some rows of a program: what its constraints say of their entries, which U has for the columns that nobody deletes.
+    r"""Some rows of a program: the terms of their constraints. U holds the columns that cannot be deleted.
 
     The columns of U are the last ones, the intercept's at the end.
     """
@@ -250,7 +250,7 @@ class Constraints:
         self.base = 1 - self.entries.row_sums(self.g)
 
     def guess(self, pi: Array, t: Array) -> GroupDual:
-        """Return dual weights near these by which each row deletes no more than it may."""
+        """Return dual weights near these for which each row's deletions are within its capacity."""
         of_rows = self.entries.of_rows
         pi = np.clip(pi, 0.0, self.c)
         deleted = np.clip(of_rows(pi) - t, 0.0, of_rows(pi))
@@ -259,11 +259,11 @@ class Constraints:
         return GroupDual(pi, of_rows(pi) - deleted)
 
     def pull(self, dual: GroupDual) -> Array:
-        """Return sum_i y_i x_i t_i by weight, and for the intercept sum_i y_i pi_i."""
+        """Return sum_i y_i x_i t_i for each weight, and sum_i y_i pi_i for the intercept."""
         return np.concatenate([self.entries.column_sums(self.A * dual.t), self.U.T @ dual.pi])
 
     def losses(self, z: Array, price: Array) -> Array:
-        """Return what the loss of each row is at most, by these prices."""
+        """Return an upper bound on the loss of each row, from these prices."""
         entries = self.entries
         gain = self.A * entries.of_columns(z[: self.n]) - self.g
         rest = gain - entries.of_rows(price) * self.v
@@ -272,14 +272,14 @@ class Constraints:
         return np.asarray(np.maximum(losses, 0.0))
 
     def worth_of(self, guess: GroupDual) -> float:
-        """Return what gains and base are worth in the dual."""
+        """Return the dual value of gains and base."""
         return float(self.base @ guess.pi) + float(np.vdot(self.g, guess.t))
 
 
 class Group(Constraints, Part):
-    r"""Rows with slacks of the loss (p, multiplier :math:`\pi`) and of each entry (q, t), :math:`\xi, \alpha` and prices.
+    r"""Rows with slacks and multipliers of the loss (p, :math:`\pi`) and entries (q, t), :math:`\xi, \alpha`, prices.
 
-    Where the whole capacity is spent the price is free: it has no multiplier.
+    If the whole capacity must be spent, the price is free and has no multiplier.
     """
 
     def __init__(self, scaled: ScaledDeletions, rows: slice, X: Any, pi: Array):
@@ -302,7 +302,7 @@ class Group(Constraints, Part):
         self.n_pairs = sum(pairs.slack.size for pairs in self.pairs)
 
     def dual(self) -> GroupDual:
-        """Return the multipliers, moved to where each row deletes no more than it may: steps leave that to rounding."""
+        """Return the multipliers, moved so that each row's deletions are within its capacity despite rounding."""
         return self.guess(self.p.multiplier, self.q.multiplier)
 
     def add_curvature(self, M: Array, cross: Array) -> Array:
@@ -387,7 +387,7 @@ class Group(Constraints, Part):
         )
         moved -= entries.of_rows(dprice) * self.v
         force = self.Ra + entries.of_rows(T)
-        # each without the subtraction of almost equal numbers
+        # both directions without subtracting almost equal numbers
         self.alpha.dslack = (force - self.Dq * moved) * self.gi
         self.alpha.dmultiplier = self.aim_alpha - self.alpha.multiplier - self.Da * self.alpha.dslack
         moved *= self.Da

@@ -16,31 +16,32 @@ from holdfast.solvers.deletion_parts import CROWDED, Constraints, listed
 from holdfast.solvers.mehrotra import CONTENT, Best
 
 PASSES = 50
-"""Passes that count as one step, after which the gap is computed and a restart is considered."""
+"""Passes per step; after each step the gap is computed and a restart is considered."""
 SPARE = 0.7
-"""It stops at this share of the tolerated gap, so that the proof does not miss it by rounding."""
+"""The method stops at this share of the tolerated gap, so that the proof meets it despite rounding."""
 DEAR = 5e5
-"""Products by nonzero that a step of the interior point may take before this method is preferred: 10 000 passes are as dear."""
+"""Products per nonzero in an interior-point step above which this method is preferred: 10 000 passes cost as much."""
 QUICK = 3e10
-"""Products that a step of the interior point may take for it to finish what passes could not: half a minute in all."""
+"""Most products of an interior-point step for which the interior point finishes a slow solve: half a minute in all."""
 FIRST_WEIGHT = 0.01
-"""Lengths of steps in the dual over those in the primal to begin with, for one row, where the units of both are 1."""
+"""Initial factor of dual step lengths and divisor of primal ones, for one row, where the units of both are 1."""
 ENOUGH, SOME, LONG = 0.2, 0.8, 0.36
-"""The method restarts where the residual has fallen to the first share, or to the second and rises again, or after this share
-of all passes: the rules and numbers of PDLP."""
+"""The method restarts when the residual has fallen to the first share, or to the second and rises again, or after the
+third share of all passes: the rules and numbers of PDLP."""
 NO_MOVE = 1e-12
-"""A move that counts as none when the weight of steps is chosen anew."""
+"""Moves up to this length do not change the weight of the steps at a restart."""
 
 
 class DeletionPrimalDual(Solver):
-    r"""The primal-dual hybrid gradient method on the linear (or quadratic) program of a `DeletionProgram`, O(nonzeros) a pass.
+    r"""The primal-dual hybrid gradient method on the program of a `DeletionProgram`; each pass costs O(nonzeros).
 
-    The program is the one of `DeletionInteriorPoint`. Each pass takes a projected step of the weights, the prices and the
-    :math:`\alpha_{ij}`, then one of the dual weights :math:`0 \le \pi_i \le c_i`, :math:`t_{ij} \ge 0`. Lengths of steps are
-    those of Pock and Chambolle (2011), one over the sum of the absolute entries of each row and column, which makes up for
-    words of very different frequency. Every pass is reflected and averaged with an anchor (Halpern's iteration), which moves
-    on at each restart, as in PDLP and its successors. Where some weights classify all rows by the margin asked for, hundreds
-    of passes are enough; elsewhere the last digits may take many thousands. The start is not used.
+    The program is linear or quadratic, the one of `DeletionInteriorPoint`. Each pass takes a projected step in the
+    weights, the prices and the :math:`\alpha_{ij}`, then one in the dual weights :math:`0 \le \pi_i \le c_i`,
+    :math:`t_{ij} \ge 0`. Step lengths are those of Pock and Chambolle (2011): one over the sum of the absolute entries
+    of each row and column. They make up for words of very different frequency. Every pass is reflected and averaged
+    with an anchor (Halpern's iteration); each restart moves the anchor, as in PDLP and its successors. If some weights
+    classify all rows with the required margin, hundreds of passes are enough; elsewhere the last digits may take many
+    thousands. The start is not used.
     """
 
     name = "deletion_primal_dual"
@@ -84,12 +85,12 @@ class DeletionPrimalDual(Solver):
 
 
 def suits(n_samples: int, n_features: int, n_entries: float) -> bool:
-    """Return whether rows are sparse, and so wide that many passes over them are cheap beside matrices of all features."""
+    """Return whether rows are sparse, and so wide that many passes cost less than matrices of all features."""
     return n_entries <= CROWDED * n_samples * n_features and _products(n_samples, n_features) > DEAR * n_entries
 
 
 def _products(n_samples: int, n_features: int) -> float:
-    """Return how many products a step of the interior point takes."""
+    """Return the number of products in a step of the interior point."""
     return n_features**2 * (2 * n_samples + n_features / 3)
 
 
@@ -126,7 +127,7 @@ class Iterates:
         self.first, self.last = np.inf, np.inf
 
     def _forward(self, primal: Array, out: Array) -> None:
-        """Write what the constraints say of a primal point to `out`."""
+        """Write the constraint matrix times a primal point to `out`."""
         rows, m, (z, price, alpha) = self.rows, len(self.rows.c), self._parts(primal)
         entries = rows.entries
         out[:m] = rows.needed * price - entries.row_sums(alpha) + rows.U @ z[rows.n :]
@@ -136,7 +137,7 @@ class Iterates:
         each -= np.multiply(entries.of_rows(price), rows.v, out=self.work)
 
     def _back(self, dual: Array, out: Array) -> None:
-        """Write what dual weights say of the primal variables to `out`, the transpose of `_forward`."""
+        """Write the transpose of the constraint matrix times dual weights to `out`."""
         rows, m = self.rows, len(self.rows.c)
         pi, t = dual[:m], dual[m:]
         entries, (z, price, alpha) = rows.entries, self._parts(out)
@@ -151,7 +152,7 @@ class Iterates:
         return primal[: self.n_z], primal[self.n_z : self.n_z + m], primal[self.n_z + m :]
 
     def _move(self) -> None:
-        """Set the next point: after a step of the primal, then of the dual."""
+        """Set the next point: a primal step, then a dual step."""
         here, (primal, dual), beyond = self.here, self.next, self.beyond
         self._back(here.dual, primal)
         primal *= self.primal_steps
@@ -175,7 +176,7 @@ class Iterates:
         np.minimum(pi, self.rows.c, out=pi)
 
     def _distances(self, here: Point, there: Point) -> tuple[float, float]:
-        """Return how far apart two points are, in the primal and in the dual, by the lengths of steps."""
+        """Return the primal and the dual distance of two points, weighted by the inverse step lengths."""
         return (
             float(np.sqrt(np.sum(np.square(there.primal - here.primal) / self.primal_steps))),
             float(np.sqrt(np.sum(np.square(there.dual - here.dual) / self.dual_steps))),
@@ -186,7 +187,7 @@ class Iterates:
         return float(np.hypot(np.sqrt(self.weight) * primal, dual / np.sqrt(self.weight)))
 
     def advance(self) -> None:
-        """Take some passes, and restart where that is due."""
+        """Take the passes of a step, and restart if a restart is due."""
         for k in range(PASSES):
             self._move()
             if self.age == 0:
@@ -199,7 +200,7 @@ class Iterates:
         self.n_passes += PASSES
 
     def _average(self) -> None:
-        """Go as far beyond the next point as it is away, and towards the anchor, with a weight that falls by the pass."""
+        """Reflect this point at the next one, then average with the anchor, whose weight falls with each pass."""
         for anchor, here, there in zip(self.anchor, self.here, self.next, strict=True):
             np.subtract(there, here, out=here)
             here += there
@@ -213,7 +214,7 @@ class Iterates:
         return self.last <= ENOUGH * self.first or has_stopped or self.age >= LONG * (self.n_passes + PASSES)
 
     def _restart(self) -> None:
-        """Begin anew at the last point without averages, with steps in the proportion of the moves since the last restart."""
+        """Restart at the last point before averaging, with steps in proportion to the moves since the last restart."""
         primal, dual = self._distances(self.anchor, self.next)
         if min(primal, dual) > NO_MOVE:
             self.weight = float(np.sqrt(self.weight * dual / primal))
@@ -222,7 +223,7 @@ class Iterates:
         self.age, self.last = 0, np.inf
 
     def look(self) -> None:
-        """Show the last point to `best`; both classes get the same dual weight in all, which an intercept asks for."""
+        """Show the last point to `best`; with an intercept, both classes get the same total dual weight."""
         rows, m = self.rows, len(self.rows.c)
         guess = rows.guess(self.next.dual[:m], self.next.dual[m:])
         if self.scaled.program.fit_intercept:
@@ -235,7 +236,7 @@ class Iterates:
 
 
 def _steps(rows: Constraints) -> tuple[Array, Array]:
-    """Return the lengths of primal and of dual steps: one over the sums of the absolute entries of columns and of rows."""
+    """Return primal and dual step lengths: one over the sums of the absolute entries of columns and of rows."""
     entries, reach, fixed, needed = rows.entries, np.abs(rows.A), abs(rows.U), np.abs(rows.needed)
     columns = [entries.column_sums(reach), _sums(fixed, 0), needed + rows.worth, np.full(rows.A.size, 2.0)]
     counts = entries.row_sums(np.ones_like(rows.A))

@@ -1,4 +1,4 @@
-"""The linear-programming solver HiGHS, for what has a linear program."""
+"""The linear-programming solver HiGHS, for problems with a linear program."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Highs(Solver):
     Parameters
     ----------
     method : {"highs", "highs-ds", "highs-ipm"}, default="highs"
-        HiGHS's own choice, its dual simplex or its interior-point method. A step, of which there are up to `max_iter`, is as
-        many of its iterations as there are constraints.
+        HiGHS's own choice, its dual simplex or its interior-point method. One step of `max_iter` is as many HiGHS
+        iterations as there are constraints.
 
     Examples
     --------

@@ -22,10 +22,11 @@ def minimised_in_box(
     max_iter: int,
     report: Report = silent,
 ) -> tuple[Array, float]:
-    """Return where a function that returns value and gradient is lowest near `start` within bounds, and its value there.
+    """Return the lowest point found near `start` within bounds, and its value; `function` returns value and gradient.
 
-    By L-BFGS-B, until no entry of the projected gradient exceeds `tol`, or a step gains less than `gain` of the value. The
-    function need not be convex: what is found is stationary, or the last of `max_iter` steps, and never worse than the start.
+    L-BFGS-B runs until no entry of the projected gradient exceeds `tol`, or a step gains less than `gain` of the value.
+    The function need not be convex: the result is a stationary point, or the last of `max_iter` steps, and never worse
+    than the start.
     """
     steps = 0
 

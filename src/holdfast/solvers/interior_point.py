@@ -19,20 +19,20 @@ from holdfast.solvers.interval_steps import Curves, Direction, Widths, widths_of
 from holdfast.solvers.mehrotra import Best, PrimalDual
 
 LARGEST_SYSTEM = 4000
-"""Unknowns up to which a dense factorisation a step is cheap."""
+"""Most unknowns for which one dense factorisation per step is cheap."""
 FEASIBLE = 1e-10
-"""Share of a sum's terms up to which its excess is put down to rounding."""
+"""An excess up to this share of the terms of its sum is attributed to rounding."""
 HINDERED = 0.3
-"""A corrected step so much shorter than the predictor's yields to one that is centred instead."""
+"""A corrected step shorter than this share of the predictor's is compared with a centred step."""
 SMALLEST = 1e-60
-"""Slacks and multipliers stay above it: quotients of them, squared, do not overflow."""
+"""Slacks and multipliers are kept above this, so that squares of their quotients do not overflow."""
 
 
 class InteriorPoint(Solver):
     r"""Mehrotra's predictor-corrector method on the saddle form of an `IntervalProgram`.
 
-    With :math:`p = v + w` and :math:`q = v - w`, v standing for \|w\|, the dual weights :math:`\alpha = c a` and multipliers
-    :math:`\zeta, \xi`, each step solves the optimality conditions
+    With :math:`p = v + w` and :math:`q = v - w`, v standing for \|w\|, the dual weights :math:`\alpha = c a` and
+    multipliers :math:`\zeta, \xi`, each step solves the optimality conditions
 
     .. math::
         ridge\, w + tilt - X^\top (y \alpha) = \zeta_p - \zeta_q, \quad S^\top \alpha + cost + \zeta_l = \zeta_p + \zeta_q,
@@ -40,9 +40,9 @@ class InteriorPoint(Solver):
         y^\top \alpha = 0, \quad S v - y (X w + b) + v'(a) + \xi_0 - \xi_1 = 0
 
     with the products of slacks and multipliers, :math:`p \zeta_p, q \zeta_q, (limit - v) \zeta_l, \alpha \xi_0` and
-    :math:`(c\,cap - \alpha) \xi_1`, driven to 0 together, by one Cholesky factorisation of the smaller of two matrices: that of
-    the features, or that of the rows. The start is not used. An entry of w whose complement says that it is 0 becomes exactly 0
-    where that costs no more than a tenth of `tol`.
+    :math:`(c\,cap - \alpha) \xi_1`, driven to 0 together, by one Cholesky factorisation of the smaller of two matrices:
+    that of the features, or that of the rows. The start is not used. Entries of w that complementarity shows to be 0
+    are set to exactly 0 if that costs no more than a tenth of `tol`.
     """
 
     name = "interior_point"
@@ -53,7 +53,7 @@ class InteriorPoint(Solver):
         few, many = sorted((work["n_samples"], work["n_features"]))
         is_small = min(work["n_samples"], 2 * work["n_features"]) <= LARGEST_SYSTEM
         if work.get("is_exact", False) and few < work["n_samples"] and many * few**2 > SMALL_WORK:
-            return 2.0  # many rows that are known exactly: steps that gather the rows near their kinks are fewer
+            return 2.0  # many exact rows: solvers that gather the rows near kinks take fewer steps
         return 5.0 if is_small and many * few**2 <= AFFORDABLE else 0.2
 
     def minimise(
@@ -72,7 +72,7 @@ class InteriorPoint(Solver):
 
 @dataclass
 class ScaledProgram:
-    """The program on rows of positive weight, features in units of `scale`, weights of mean 1; X is not copied for it."""
+    """The program on rows of positive weight, features in units of `scale`, weights of mean 1; X is not copied."""
 
     program: IntervalProgram
     kept: Any
@@ -131,12 +131,12 @@ class ScaledProgram:
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether it is a linear program, where primal and dual may take steps of different lengths."""
+        """Whether the program is linear, so that primal and dual may take steps of different lengths."""
         middle = np.full(1, 0.5 * min(self.program.cap, 1.0))
         return self.program.ridge == 0 and not np.any(self.program.dual_bend(middle))
 
     def slopes(self, alpha: Array) -> Array:
-        """Return a = alpha / c, below the cap whatever rounding does: v may be infinitely steep there."""
+        """Return a = alpha / c, below the cap despite rounding: v may be infinitely steep at the cap."""
         return np.minimum(alpha / self.weights, np.nextafter(self.program.cap, 0.0))
 
     def forward(self, w: Array, v: Array, b: float) -> Array:
@@ -208,7 +208,7 @@ class IntervalPoint(PrimalDual):
         self.held = np.concatenate([exists[: 2 * n], is_bounded, exists[2 * n :], is_capped])
 
     def parts(self, stacked: Array) -> list[Array]:
-        """Return the five parts of what is stacked like the slacks."""
+        """Return the five parts of an array that is stacked like the slacks."""
         n, N = self.n_features, (len(self.slacks) - 3 * self.n_features) // 2
         return np.split(stacked, [n, 2 * n, 3 * n, 3 * n + N])
 
@@ -217,7 +217,7 @@ class IntervalPoint(PrimalDual):
         return float(self.slacks @ self.multipliers) / max(1, int(np.count_nonzero(self.held)))
 
     def by_slack(self, x: Array) -> Array:
-        """Return x over the slacks, 0 where there is no bound."""
+        """Return x / slacks, and 0 where there is no bound."""
         return np.divide(x, self.slacks, out=np.zeros(len(x)), where=self.held)
 
     def look(self, goal: float) -> None:
@@ -247,7 +247,7 @@ class IntervalPoint(PrimalDual):
         fits, corrected = super().correct(mu, centring, predicted), self.taken
         if not min(self.lengths(fits)) < HINDERED * min(predicted):
             return fits
-        # the correction has gone wrong: a step that is centred in its place may go further
+        # the correction has gone wrong: a centred step without it may go further
         plain = self.turn(max(centring, HINDERED) * mu, 0.0)
         if min(self.lengths(plain)) > min(self.lengths(fits)):
             return plain
@@ -255,7 +255,7 @@ class IntervalPoint(PrimalDual):
         return fits
 
     def share(self, mu: float) -> float:
-        # near the end nothing but rounding keeps steps from going all the way
+        # near the end only rounding limits the step
         return 0.99 if mu > 1e-6 else 0.9995
 
     def _fits(self) -> tuple[float, float]:
@@ -286,11 +286,11 @@ class IntervalPoint(PrimalDual):
             return False
         self.slacks, self.multipliers = self._moved(primal, dual)
         self.b += primal * self.taken.b
-        del self.curves, self.system, self.taken  # as large as the rows together, and of no use at the next point
+        del self.curves, self.system, self.taken  # as large as all rows together, and useless at the next point
         return True
 
     def tidied(self, allowed: float) -> tuple[Array, float, float]:
-        """Return w, b and the objective, with as many entries of w made 0 as a share `allowed` of it permits."""
+        """Return w, b and the objective; small entries of w are 0 if that raises it by its share `allowed` at most."""
         scaled, w, b, value = self.scaled, self.best.primal.w, self.best.primal.b, self.best.value
         most = value + max(allowed, ROUNDING) * self.best.scale
         for share in (1e-3, 1.0, 1e3):
@@ -304,29 +304,29 @@ class IntervalPoint(PrimalDual):
 
 
 def _ratios(x: Array, step: Array, held: Any) -> Array:
-    """Return how many steps each entry can take before it is 0, inf where more than two."""
+    """Return how many steps each entry can take before it is 0; inf if two or more."""
     return np.divide(-x, step, out=np.full(len(x), np.inf), where=held & (step < -0.5 * x))
 
 
 @dataclass
 class _State:
-    """What the optimality conditions say at a point."""
+    """A point's value, bound and residuals of the optimality conditions."""
 
     w: Array
     b: float
     slopes: Array
     residuals: tuple[Array, Array, float]
-    """What the conditions of p, q and b lack."""
+    """Residuals of the conditions for p, q and b."""
     deficits: Array
-    """What those of alpha lack."""
+    """Residuals of the conditions for alpha."""
     value: float
     bound: float
     room: Array
-    """v - |w|, which goes to 0 faster than w where w is not 0; -1 where |w| has no price."""
+    """v - |w|, which tends to 0 faster than w if w is not 0 at the optimum; -1 where |w| costs nothing."""
 
     @property
     def lack(self) -> float:
-        """The largest residual of the weights' conditions, as a share of the rows' weight."""
+        """The largest residual of the conditions for p, q and b, divided by the number of rows."""
         rp, rq, rb = self.residuals
         return float(np.max(np.abs(np.concatenate([rp, rq, [rb]])))) / len(self.deficits)
 
@@ -355,10 +355,10 @@ class _State:
 
 
 def _dual_penalty(scaled: ScaledProgram, pull: Array, budget: Array, total: float, size: Array) -> tuple[float, float]:
-    """Return the largest share of alpha, 1 at most, that is dual feasible, and what |pull| > budget costs it.
+    """Return the largest dual feasible share of alpha, 1 at most, and its penalty for |pull| > budget.
 
-    An excess is borne by the ridge up to the limit. With neither there must be none but for rounding, which is charged with
-    weights of this `size`; inf where no share will do.
+    The ridge and the limit allow an excess, at a cost. Without both, no excess is allowed except rounding, charged at
+    weights of this `size`. The penalty is inf if no share is feasible.
     """
     is_unbounded = (scaled.ridge == 0) & (scaled.limit == np.inf)
     rounding = FEASIBLE * (np.abs(pull) + budget + 1e-3 * total)
@@ -391,7 +391,7 @@ def _best_intercept(scaled: ScaledProgram, w: Array, b: float) -> float:
 
 
 def _balanced(signs: Array, alpha: Array) -> Array:
-    """Return alpha with the larger of the two class sums shrunk to the smaller."""
+    """Return alpha with the larger class sum scaled down to the smaller."""
     of_plus, of_minus = float(alpha[signs > 0].sum()), float(alpha[signs < 0].sum())
     least = min(of_plus, of_minus)
     return alpha * np.where(signs > 0, least / (of_plus or 1.0), least / (of_minus or 1.0))

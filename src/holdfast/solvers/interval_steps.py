@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from holdfast.solvers.interior_point import IntervalPoint, ScaledProgram
 
 JITTERS = 100.0 ** np.arange(-7, 0)
-"""Added to the unit diagonal of a matrix before its factorisation, the first that is enough."""
+"""Added to the unit diagonal of a matrix in turn, until its factorisation succeeds."""
 SMALLEST = 1e-60
-"""A right-hand side below it is none: a residual is not divided by it."""
+"""A residual is divided by its right-hand side, or by this if that is smaller."""
 
 
 class Widths(ABC):
@@ -36,11 +36,11 @@ class Widths(ABC):
 
     @abstractmethod
     def system(self, scaled: ScaledProgram, curves: Curves) -> System:
-        """Return the reduced system to solve: the smaller one."""
+        """Return the smaller reduced system, over the features or over the rows."""
 
     @abstractmethod
     def add_outer(self, K: Array, scaled: ScaledProgram, curves: Curves) -> None:
-        """Add to K what the widths contribute to J Q^-1 J'."""
+        """Add to K the terms of J Q^-1 J' that involve the widths."""
 
 
 @dataclass
@@ -103,7 +103,7 @@ class RowWidths(Widths):
 
 @dataclass
 class RegularWidths(Widths):
-    """Half-widths that are the same for all rows but for deviations of any sign."""
+    """Half-widths common to all rows plus deviations of either sign for each row."""
 
     common: CommonWidths
     own: RowWidths
@@ -159,7 +159,7 @@ class Curves:
         + \tfrac14 ridge \begin{pmatrix} 1 & -1 \\ -1 & 1 \end{pmatrix}
         + \tfrac14 t_l \begin{pmatrix} 1 & 1 \\ 1 & 1 \end{pmatrix}.
 
-    What is wanted of its inverse is written without cancellation.
+    The required parts of its inverse are computed without cancellation.
     """
 
     def __init__(self, scaled: ScaledProgram, point: IntervalPoint):
@@ -201,7 +201,7 @@ class Curves:
 
 
 class Direction(NamedTuple):
-    """Changes of p, q, b and alpha, or what their equations lack."""
+    """Changes of p, q, b and alpha, or residuals of their equations."""
 
     p: Array
     q: Array
@@ -223,7 +223,7 @@ class System(ABC):
         """Return a solution up to rounding."""
 
     def solve(self, r: Direction) -> Direction:
-        """Return a solution, refined while that helps."""
+        """Return a solution, refined iteratively while the residual falls."""
         found = self.once(r)
         rest = self._rest(r, found)
         size = self._size(rest, r)
@@ -251,14 +251,14 @@ class System(ABC):
         )
 
     def _size(self, rest: Direction, r: Direction) -> float:
-        """Return the largest residual, of either equation as a share of its own right-hand side."""
+        """Return the larger residual of the two equations, each relative to its right-hand side."""
         of_features = [np.max(np.abs(np.concatenate([each.p, each.q, [each.b]]))) for each in (rest, r)]
         of_rows = [np.max(np.abs(each.alpha)) for each in (rest, r)]
         return float(max(part / max(whole, SMALLEST) for part, whole in (of_features, of_rows)))
 
 
 class RowSystem(System):
-    """One unknown a row: K alpha = J Q^-1 r - g with K = 1/D + J Q^-1 J', bordered by y for the intercept."""
+    """One unknown per row: K alpha = J Q^-1 r - g with K = 1/D + J Q^-1 J', bordered by y for the intercept."""
 
     def __init__(self, scaled: ScaledProgram, curves: Curves):
         super().__init__(scaled, curves)
@@ -285,7 +285,7 @@ class RowSystem(System):
 
 
 class FeatureSystem(System):
-    """Unknowns of the features: (J'DJ + Q) d = r + J'D g, then alpha = D (J d - g)."""
+    """Unknowns for the features: (J'DJ + Q) d = r + J'D g, then alpha = D (J d - g)."""
 
     @cached_property
     def by_row(self) -> Array:
@@ -304,9 +304,9 @@ class FeatureSystem(System):
 
 
 class CommonSystem(FeatureSystem):
-    r"""For common widths: v is eliminated, up to :math:`s^\top v`, which joins w and b.
+    r"""For common widths: v is eliminated except for :math:`s^\top v`, which joins the unknowns w and b.
 
-    It is measured in units of `root`, the square root of :math:`s^\top Q_{vv}^{-1} s`.
+    The unit of :math:`s^\top v` is `root`, the square root of :math:`s^\top Q_{vv}^{-1} s`.
     """
 
     def __init__(self, scaled: ScaledProgram, curves: Curves, s: Array):
@@ -337,7 +337,7 @@ class CommonSystem(FeatureSystem):
 
 
 class PairSystem(FeatureSystem):
-    """For widths of every entry: unknowns p, q and b."""
+    """For widths by entry: the unknowns are p, q and b."""
 
     def __init__(self, scaled: ScaledProgram, curves: Curves, widths: RowWidths | RegularWidths):
         super().__init__(scaled, curves)

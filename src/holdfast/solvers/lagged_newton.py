@@ -1,4 +1,4 @@
-"""Newton's method that keeps the slopes of rounded kinks, for starts that are near but not within the rounding."""
+"""Newton's method with the slopes of rounded kinks as variables, for starts near a solution."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from holdfast._core.tolerances import POLISHED, ROUNDING, VANISHING
 from holdfast.solvers.newton import newton_step
 
 SHORTEST = 1e-8
-"""Share of a step below which a search gives up."""
+"""A search gives up below this share of the step."""
 
 
 class LaggedNewton(Solver):
-    """Newton steps on the parameters and on the slopes of all rounded terms, which follow their linearised law.
+    """Newton steps in the parameters and in the slopes of all rounded terms, which follow their linearised equation.
 
-    Those of Chan, Golub and Mulet, primal and dual: half as many steps as plain ones from a neighbour's solution, and hardly
-    any of them has to be shortened.
+    This is the primal-dual method of Chan, Golub and Mulet, for starts near a solution but outside the rounding. From a
+    neighbour's solution it takes half as many steps as Newton's method, and hardly any of them must be shortened.
 
     Parameters
     ----------
     slopes : ndarray, default=None
-        Those of the first terms to begin with, such as a neighbour's; None: those at the start, as for all other terms.
+        Initial slopes of the first terms, such as a neighbour's. All other terms begin with their slopes at the start,
+        and so do the first terms if None.
     """
 
     name = "lagged_newton"
@@ -35,7 +36,7 @@ class LaggedNewton(Solver):
         self.slopes = slopes
 
     def preference(self, work: dict[str, Any]) -> float:
-        return -1.0  # only paths have the starts that it is for
+        return -1.0  # only paths supply suitable starts
 
     def minimise(
         self, problem: Problem, start: Array, *, tol: float, max_iter: int, rough: bool = False, report: Report = silent
@@ -65,7 +66,7 @@ class LaggedNewton(Solver):
 
 
 def _lower(view: Rounded, here: RoundedModel, step: Array, decrement: float) -> RoundedModel | None:
-    """Return a point along the step that improves enough, halving it where need be; None where there is none."""
+    """Return a point along the step, halved if necessary, that improves enough; None if there is no such point."""
     length = 1.0
     while length > SHORTEST:
         there = view.rounded_at(here.parameters + length * step)

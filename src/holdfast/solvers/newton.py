@@ -15,21 +15,21 @@ from holdfast._core.solver import Array, Report, Solver, silent
 from holdfast._core.tolerances import LOOSE, POLISHED, ROUNDING, VANISHING
 
 CHORD = 0.1
-"""Share of a loose tolerance that the last Hessian must promise to be left, for the next one to be spared."""
+"""The next Hessian is skipped if the last one promises a gain within this share of a loose tolerance."""
 
 NEAR = 1e-6
-"""Share of the objective that decrements must have fallen below for the next ones to be foretold."""
+"""The next decrement is predicted only if the present one is within this share of the objective."""
 SETTLING, QUADRATIC = 10, 1e-6
-"""Most steps after the objective has settled, and the share of a decrement that is left by a step that converges well."""
+"""Most steps after the objective has settled, and the share of a decrement that quadratic convergence leaves."""
 EXACT = 1e-26
-"""A decrement, as a share of the objective, after which slopes have ten digits, even of kinks rounded by 1e-10."""
+"""After a decrement of this share of the objective, slopes have ten digits, even those of kinks rounded by 1e-10."""
 
 
 class Newton(Solver):
     """Damped Newton steps, the Hessian scaled to unit diagonal and factorised by Cholesky.
 
     A ridge is added to the scaled Hessian until the step is a descent direction that stays clear of a kink
-    (``problem.longest_step``); then Armijo backtracking. O(n_samples * n_features**2) a step.
+    (``problem.longest_step``); then Armijo backtracking. A step costs O(n_samples * n_features**2).
     """
 
     name = "newton"
@@ -65,7 +65,7 @@ class Newton(Solver):
             if found is None:
                 status = Status.SOLVED if decrement <= 1e-9 * abs(value) else Status.STALLED
                 break
-            # steps that halve neither the decrement nor change the value are moves within rounding
+            # steps that neither halve the decrement nor lower the value are moves within rounding
             stuck = found[1] >= value - 1e-14 * abs(value) and decrement >= 0.5 * before
             theta, value, gradient, hessian = found
             if stuck:
@@ -73,7 +73,7 @@ class Newton(Solver):
                 break
             before = decrement
             if tol > LOOSE and not rough:
-                # where little is left the last Hessian says so too, and spares the next
+                # near the optimum the last Hessian is good enough for a final step without a new one
                 step = chord(gradient)
                 if (
                     0 <= -0.5 * float(gradient @ step) <= CHORD * tol * abs(value)
@@ -86,7 +86,7 @@ class Newton(Solver):
 
 
 def _foretold(decrement: float, before: float, value: float) -> float:
-    """Return what the step after this one is to promise as a share of the objective, inf where nobody can tell."""
+    """Return the predicted decrement of the next step as a share of the objective, inf if it cannot be predicted."""
     is_near = decrement <= NEAR * value and before < np.inf
     return decrement / value * (decrement / before) ** 2 if is_near and value > 0 else np.inf
 
@@ -96,7 +96,7 @@ def newton_step(
 ) -> tuple[Array, float]:
     """Return a descent step and its decrement -g'p / 2, the improvement that the quadratic model promises.
 
-    The curvature is taken for `flat` at least, and no step is longer than a factor `longest` of it allows.
+    The curvature counts as no less than `flat`. No step exceeds the factor `longest(step)` of itself.
     """
     return _step_and_chord(H, gradient, flat, longest)[:2]
 
@@ -104,7 +104,7 @@ def newton_step(
 def _step_and_chord(
     H: Array, gradient: Array, flat: Array, longest: Callable[[Array], float]
 ) -> tuple[Array, float, Callable[[Array], Array]]:
-    """Return the same, and a function from other gradients to their steps with this Hessian."""
+    """Return step and decrement like `newton_step`, and a function from other gradients to steps with this Hessian."""
     diagonal = np.maximum(H.diagonal(), flat)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled = H / (scale[:, None] * scale)
@@ -136,7 +136,7 @@ def _solved(factor: Array, scale: Array, gradient: Array) -> Array:
 
 
 def _polished(view: Curved, theta: Array, value: float, step: Array) -> tuple[Array, float]:
-    """Return the point after a full step and its value, where that is no higher."""
+    """Return the point after a full step and its value, or the old ones if the value rises."""
     polished, gradient = view.value_and_gradient(theta + step)
     is_good = polished <= value + ROUNDING * abs(value) and np.all(np.isfinite(gradient))
     return (theta + step, polished) if is_good else (theta, value)
@@ -145,9 +145,9 @@ def _polished(view: Curved, theta: Array, value: float, step: Array) -> tuple[Ar
 def _settled(
     view: Curved, theta: Array, value: float, decrement: float, chord: Callable[[Array], Array]
 ) -> tuple[Array, float]:
-    """Return the point after further full steps, as long as they shorten the next one and are no longer quadratic.
+    """Return point and value after more full steps, while decrements still fall, but more slowly than quadratically.
 
-    The objective cannot tell these points apart, but the slopes of rounded kinks can, and with them proofs.
+    The objective is the same at these points, but the slopes of rounded kinks, and so the proofs, differ.
     """
     for _ in range(SETTLING):
         _, gradient, hessian = view.second_order(theta)
@@ -164,7 +164,7 @@ def _settled(
 def _backtrack(
     view: Curved, theta: Array, value: float, gradient: Array, step: Array
 ) -> tuple[Array, float, Array, Callable[[], Array]] | None:
-    """Return a point of the step that improves enough, within a factor 4 of the longest such, with what is known there."""
+    """Return a point along the step that improves enough, within a factor 4 of the longest, and its derivatives."""
     slope = float(gradient @ step)
     length = too_long = 1.0
     found, enough = None, 0.0
@@ -178,7 +178,7 @@ def _backtrack(
         if found is not None:
             if enough >= 0.25 * too_long:
                 return found
-            length = float(np.sqrt(enough * too_long))  # it was made far shorter than it need be
+            length = float(np.sqrt(enough * too_long))  # the step was shortened too much
             continue
         # rounding hides the improvement: go by the slope, which must have shrunk
         at_rounding = new_value <= value + 1e-14 * abs(value)
@@ -192,5 +192,5 @@ def _shorter(length: float, rise: float, scale: float) -> float:
     """Return a shorter step: half of it, or far less where a vanishing Hessian has made it absurdly long."""
     if not np.isfinite(rise):
         return 1e-30 * length
-    # far out the function is all but linear: one proportion brings the rise down to what it is worth
+    # far out the function is nearly linear: scale the step in proportion to the rise
     return length * min(0.5, 1e3 * scale / rise) if rise > 1e20 * scale else 0.5 * length

@@ -1,4 +1,4 @@
-"""Newton's method with conjugate gradients: a few products with the Hessian a step, then an exact search over a plane."""
+"""Newton's method with conjugate gradients: a few products with the Hessian per step, then an exact plane search."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from holdfast._core.tolerances import POLISHED
 from holdfast.solvers.plane_search import best_along
 
 WIDE, FEW = 500, 40
-"""With more features than `WIDE`, products with the Hessian cost less than factorising a sample of it where rows are sparse, or
-where there are fewer than `FEW` dense rows for each feature, so that the sample would be most of them."""
+"""With more features than `WIDE`, products with the Hessian cost less than factorising a sample of it if rows are
+sparse, or if there are fewer than `FEW` dense rows per feature, so that the sample would hold most rows."""
 LOOSE = 0.3
 """Share of the gradient that a step may leave."""
 SPARE = 0.3
@@ -25,15 +25,16 @@ SETTLED = 5e-3
 TRUSTED = 0.5
 """A quadratic model that promises more than this share of all that could be gained is not trusted any further."""
 MANY_PRODUCTS = 12
-"""A step that took more products with the Hessian than this gets a new preconditioner."""
+"""After a step with more products than this the preconditioner is renewed."""
 HARD = 60
-"""After a step of more products than this they are exact: where many are needed, their rounding is in the way."""
+"""After a step with more products than this, products are exact: where many are needed, rounding does harm."""
 
 
 class NewtonCG(Solver):
     """Newton steps by preconditioned conjugate gradients, each followed by the best scale, step length and intercepts.
 
-    Products with the Hessian cost a pass over the data, and nothing of the size of a Hessian is formed: for wide data.
+    Each product with the Hessian costs a pass over the data. No matrix of the Hessian's size is formed, which suits
+    wide data.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class NewtonCG(Solver):
         here = view.at(np.array(start, dtype=np.float64))
         status, n_iter, promise, is_stale, precondition = Status.ITERATION_LIMIT, 0, 1.0, True, None
         used = 0
-        exact = tol <= 0 and not rough  # whether products are: where the end is rounding, theirs must not be in the way
+        exact = tol <= 0 and not rough  # products are exact if the solve goes on to rounding
         for n_iter in range(1, max_iter + 1):
             gap = here.gap(here.gradient)
             if here.value <= view.enough or (gap <= tol and not rough):
@@ -70,7 +71,8 @@ class NewtonCG(Solver):
                 break
             if is_stale or precondition is None:
                 precondition = here.preconditioner()
-            # Eisenstat and Walker: the closer to the optimum, the more exact the step, so that convergence stays superlinear
+            # Eisenstat and Walker: the closer to the optimum, the more exact the step, so that convergence stays
+            # superlinear
             loose = min(LOOSE, np.sqrt(promise))
             # the objective cannot fall below `enough`: a model that promises more has left the region where it holds
             most = TRUSTED * (here.value - view.enough)
@@ -83,7 +85,7 @@ class NewtonCG(Solver):
             if promise <= POLISHED:
                 status = Status.SOLVED
                 break
-            # a search more exact than the step that it serves would be wasted; no gain is more than the whole objective
+            # more accuracy in the search than in the step would be wasted; no gain exceeds the whole objective
             share = (1e-2 if rough else 1e-4) * min(promise, 1.0)
             found = best_along(here, step, share if tol > 0 else 0.0, moves=moves)
             gain = (here.value - found.value) / scale
@@ -100,7 +102,7 @@ class NewtonCG(Solver):
                 break
             if n_iter + used // self.passes_a_step >= max_iter:
                 break
-        # scores that quick products moved are off by their rounding
+        # scores updated by quick products carry their rounding errors
         value = here.value if exact or rough else view.at(here.parameters).value
         return Solution(here.parameters, status, value, n_iter, self.name)
 
@@ -113,11 +115,11 @@ class NewtonCG(Solver):
         most: float,
         exact: bool = True,
     ) -> tuple[Array, Array | None, int]:
-        """Return a step p with H p close to -gradient, how scores move along it, and how many products it took.
+        """Return a step p with H p close to -gradient, the change of the scores along p, and the number of products.
 
-        Conjugate gradients end when the residual is the share `loose` of the gradient, or a gradient fit for a gap `tol`,
-        or when more than `most` is promised, which is not to be believed. Products need not be `exact` as long as the gradient
-        is, from which the next step starts.
+        Conjugate gradients end when the residual is the share `loose` of the gradient, when as a gradient it would mean
+        a gap within `tol`, or when the promised gain exceeds `most` and so cannot be trusted. Products need not be
+        `exact`, since the next step starts from an exact gradient.
         """
         residual = -here.gradient
         direction = scaled = precondition(residual)
@@ -128,7 +130,7 @@ class NewtonCG(Solver):
             image, along = here.product(direction, exact=exact)
             bend = float(direction @ image)
             if not bend > 0:
-                # flat to rounding: downhill is all there is to know
+                # flat to rounding: only a descent direction is known
                 return (step, moves, n_products) if n_products > 1 else (scaled, along, n_products)
             step = step + (square / bend) * direction
             moves = (square / bend) * along if moves is None else moves + (square / bend) * along

@@ -9,7 +9,7 @@ from holdfast._core.solver import Array
 from holdfast.solvers.newton import Newton
 
 SEARCH_STEPS = 50
-"""Most Newton steps in the few coordinates of a plane; a handful is the rule."""
+"""Most Newton steps in the few coordinates of a plane; a handful is usual."""
 
 
 def best_along(
@@ -17,8 +17,8 @@ def best_along(
 ) -> LocalModel:
     """Return the best point among multiples of the weights plus multiples of `step`, with any intercepts.
 
-    The search stops once a further step would lower the objective by less than its share `tol`. If the step as it is gains
-    `enough`, nothing is searched. `moves` is how the scores move along the step, where that is known.
+    The search stops once a further step would lower the objective by less than its share `tol`. If the full step gains
+    `enough`, there is no search. `moves` is the change of the scores along the step, if known.
     """
     plane = here.plane(step, moves)
     if enough < np.inf:

@@ -1,4 +1,4 @@
-"""L-BFGS in the metric of a rough Hessian: one pass over the data a step."""
+"""L-BFGS in the metric of a rough Hessian: one pass over the data per step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class QuasiNewton(Solver):
     Parameters
     ----------
     memory : int, default=20
-        How many steps it remembers.
+        Number of past steps that it remembers.
     """
 
     name = "quasi_newton"
@@ -38,7 +38,7 @@ class QuasiNewton(Solver):
         view = problem.view(Smooth)
         assert view is not None
         here = view.evaluate(np.array(start, dtype=np.float64))
-        # where no loss bends, as far out, a metric has no scale
+        # where no loss has curvature, as far out, the metric has no scale
         least = VANISHING * view.typical_curvature()
         metric = inverse(_floored(view.metric(here.parameters), least))
         pairs: deque[tuple[Array, Array]] = deque(maxlen=self.memory)
@@ -70,13 +70,13 @@ class QuasiNewton(Solver):
                 here = found
             if found is None or age >= view.metric_age:
                 metric, age = inverse(_floored(view.metric(here.parameters), least)), 0
-                # pairs tell how the Hessian differs from the metric that they were seen with
+                # pairs describe the Hessian relative to the old metric
                 pairs.clear()
         return Solution(here.parameters, status, here.value, n_iter, self.name)
 
 
 def _floored(metric: Array, lowest: Array) -> Array:
-    """Return a metric whose diagonal is nowhere below another one."""
+    """Return the metric with its diagonal raised to at least `lowest`."""
     if metric.ndim == 1:
         return np.maximum(metric, lowest)
     lacking = np.maximum(lowest - np.diagonal(metric, axis1=-2, axis2=-1).reshape(-1), 0.0)
@@ -105,7 +105,7 @@ def _two_loops(gradient: Array, pairs: deque[tuple[Array, Array]], metric: Any) 
 
 
 def _search(view: Smooth, here: Evaluation, step: Array) -> Evaluation | None:
-    """Return what is known at a point along `step` that satisfies the weak Wolfe conditions."""
+    """Return the evaluation of a point along `step` that satisfies the weak Wolfe conditions, None if none is found."""
     slope = float(here.gradient @ step)
     low, high, length = 0.0, np.inf, 1.0
     limit = view.longest_step(here.parameters, step)

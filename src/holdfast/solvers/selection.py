@@ -1,4 +1,4 @@
-"""Picking the solver that suits a problem, or saying why none does."""
+"""The choice of a solver that suits a problem; errors say why none does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BUILT_IN: dict[str, type[Solver]] = {
 
 
 DEFAULTS = [cls() for cls in BUILT_IN.values()]
-"""One solver of each kind with its default settings, to be asked for its preference; solvers keep no state."""
+"""One solver of each kind with its default settings, whose preferences are compared; solvers keep no state."""
 
 
 def missing(problem: Problem, solver: Solver | type[Solver]) -> list[str]:
@@ -55,11 +55,11 @@ def missing(problem: Problem, solver: Solver | type[Solver]) -> list[str]:
 
 
 def pick(problem: Problem, solver: Solver | str | None = None) -> Solver:
-    """Return the solver to use: the one asked for if it fits, else the fitting one that suits the problem's size best."""
+    """Return the solver asked for, which must fit; with None, the fitting one that suits the problem's size best."""
     if solver is not None:
         return _asked_for(problem, solver)
     work = problem.work()
-    # the one that suits best is asked first, so that nobody looks for a conic form where another solver is better anyway
+    # the most suitable solver comes first, so no conic form is built if another solver is better anyway
     for candidate in sorted(DEFAULTS, key=lambda default: -default.preference(work)):
         if not missing(problem, candidate):
             return candidate

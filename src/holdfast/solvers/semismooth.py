@@ -15,19 +15,19 @@ from holdfast.solvers.newton import Newton, newton_step
 from holdfast.solvers.plane_search import best_along
 
 AS_PROMISED = 0.8
-"""A step that gains this share of what it promised is taken as it is: a search could hardly gain as much again."""
+"""A full step that gains this share of its promise is taken without a search, which could gain little more."""
 FRUITLESS = 0.01
-"""A step that gains less than this share of what it promised came from a wrong model."""
+"""A step that gains less than this share of its promise came from a wrong model."""
 
 CRAWLING, PATIENCE = 0.1, 8
-"""So many steps in a row that gain less than this share of what they promised: exact searches stop at every kink."""
+"""Share of its promise below which a step crawls, and the crawling steps in a row that end exact searches."""
 
 
 class Semismooth(Solver):
     """Newton steps with one of the Hessians at a kink, each followed by the best scale, step length and intercept.
 
-    Where slopes have kinks the quadratic model is right on one side only: the exact search along the step keeps that from
-    mattering, and nothing is accepted that does not improve. Rows whose loss does not bend cost nothing in the Hessian.
+    Where slopes have kinks the quadratic model is right on one side only. The exact search along the step makes up for
+    this, and only improvements are accepted. Rows whose loss has no curvature cost nothing in the Hessian.
     """
 
     name = "semismooth"
@@ -62,12 +62,12 @@ class Semismooth(Solver):
                 status = Status.SOLVED if promise <= 1e-9 else Status.STALLED
                 here = _polished(view, here, step)
                 break
-            # along a step that led nowhere, what bends least may be all that bends
+            # after a step that led nowhere, use the whole Hessian: its smallest parts may be all the curvature there is
             whole = whole or here.value - found.value < FRUITLESS * decrement
             crawled = crawled + 1 if here.value - found.value < CRAWLING * decrement else 0
             here = found
             if crawled >= PATIENCE and n_iter < max_iter:
-                # the best point of a line is where the next row meets a kink; damped steps go past many
+                # exact searches stop where the next row meets a kink; damped steps pass many kinks
                 goal = tol if rough else 0.0
                 rest = Newton().minimise(problem, here.parameters, tol=goal, max_iter=max_iter - n_iter, report=report)
                 return replace(rest, n_iter=n_iter + rest.n_iter, solver=self.name)
@@ -80,7 +80,7 @@ class Semismooth(Solver):
 
 
 def _polished(view: Composite, here: LocalModel, step: Array) -> LocalModel:
-    """Return the point after one full step if its gradient is shorter: so near the optimum values are mere rounding."""
+    """Return the point after one full step if its gradient is shorter: values here differ by rounding only."""
     there = view.at(here.parameters + step)
     is_as_low = there.value <= here.value * (1 + ROUNDING)
     return there if is_as_low and np.linalg.norm(there.gradient) < np.linalg.norm(here.gradient) else here

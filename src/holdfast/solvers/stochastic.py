@@ -1,4 +1,4 @@
-"""Stochastic gradient descent, one row a step: GURU, M-GURU and M-GURU-S2, corrected."""
+"""Stochastic gradient descent, one row per step: GURU, M-GURU and M-GURU-S2, corrected."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from holdfast._core.solver import Array, Report, Solver, silent
 
 
 class SGD(Solver):
-    r"""Averaged stochastic gradient descent with the step :math:`\eta_0/\sqrt t`, t = 1, 2, ...: the papers' own algorithms.
+    r"""Averaged stochastic gradient descent with steps :math:`\eta_0/\sqrt t`, t = 1, 2, ...: the papers' algorithms.
 
-    Algorithms 1 (GURU), 3 (M-GURU) and 4 (M-GURU-S2) of Ginodi & Globerson, with their errata. From w = 0, step t takes a
-    row i of class y and moves against the gradient of the objective over its total weight,
+    Algorithms 1 (GURU), 3 (M-GURU) and 4 (M-GURU-S2) of Ginodi & Globerson, with their errata. From w = 0, step t takes
+    a row i of class y and moves against the gradient of the objective over its total weight,
 
     .. math:: w_k \leftarrow w_k - \eta_t\, \bar c_i \sum_j E_{jk} \Bigl(-\ell_u x_i + \ell_t \frac{C d_j}{t(d_j)}\Bigr)
         - \eta_t\, \frac{\lambda}{\sum c}\, w_k,
 
-    :math:`d_j = \sum_k E_{jk} w_k` being :math:`y w` or the differences :math:`w_y - w_k`, :math:`\bar c` the weights over
-    their mean and :math:`\lambda w` the gradient of the ridge. Where d = 0 the noise adds nothing. Then w is projected on
-    :math:`|w| \le` `bound`, and enters the average with the weight t. Rows of weight zero are left out.
+    :math:`d_j = \sum_k E_{jk} w_k` being :math:`y w` or the differences :math:`w_y - w_k`, :math:`\bar c` the weights
+    over their mean and :math:`\lambda w` the gradient of the ridge. Where d = 0 the noise adds nothing. Then w is
+    projected on :math:`|w| \le` `bound`, and enters the average with the weight t. Rows of weight zero are left out.
 
     On features that are centred and of similar scale it comes within 1e-3 to 1e-4 of the optimum, hardly closer: for a
-    certified 1e-6 use the batch solvers. After each epoch the certified gap is evaluated, reported and compared to ``tol``;
-    the epoch with the smallest is returned. Takes noise that is independent by feature. With one number for all, a step
-    costs O(nonzeros) for each class; with deviations by feature or row, O(n_features).
+    certified 1e-6 use the batch solvers. After each epoch the certified gap is evaluated, reported and compared to
+    ``tol``; the epoch with the smallest is returned. Takes noise that is independent by feature. With one number for
+    all, a step costs O(nonzeros) for each class; with deviations by feature or row, O(n_features).
 
     Parameters
     ----------
     eta0 : float, default=None
-        The first step. None: B / G, B being the bound on the norm of the optimal weights where it is known, but no more than
-        2 / (r + sigma) with r the quadratic mean of the nonzero entries of X, and G a bound on the quadratic mean of the
-        gradients' norms.
+        The first step. None: B / G, B being the bound on the norm of the optimal weights where it is known, but no more
+        than 2 / (r + sigma) with r the quadratic mean of the nonzero entries of X, and G a bound on the quadratic mean
+        of the gradients' norms.
     epochs : int, default=20
         Passes over the rows.
     average : bool, default=True
@@ -48,8 +48,8 @@ class SGD(Solver):
     one_class_per_step : bool, default=False
         Draw a class and move only its vector, K times as far (M-GURU-S2). For several classes only.
     bound : float, default=None
-        Norm to project on: l2, or Frobenius for several classes. None: the bound on the norm of the optimal weights; where
-        none is known nothing is projected.
+        Norm to project on: l2, or Frobenius for several classes. None: the bound on the norm of the optimal weights;
+        where none is known nothing is projected.
     shuffle : bool, default=True
         Visit the rows in a new random order every epoch; otherwise as they stand.
     random_state : int, RandomState, Generator or None, default=None
@@ -104,7 +104,7 @@ class SGD(Solver):
         self.random_state = random_state
 
     def preference(self, work: dict[str, Any]) -> float:
-        return -np.inf  # no certified accuracy: only where it is asked for
+        return -np.inf  # no certified accuracy: used only on request
 
     def seeded(self, random_state: Any) -> SGD:
         return (
@@ -160,7 +160,7 @@ class SGD(Solver):
         )
 
     def draws(self, view: FiniteSum, order: NDArray[np.intp], rng: Any) -> NDArray[np.intp]:
-        """Return the class that moves in each step, nothing where all do."""
+        """Return the class that moves in each step; an empty array if all classes move."""
         return rng.choice(view.n_vectors, size=len(order) if self.one_class_per_step else 0)
 
     @classmethod
@@ -169,7 +169,7 @@ class SGD(Solver):
 
 
 class Pace(NamedTuple):
-    """The length of the first step, and the norm on which points are projected."""
+    """The length of the first step, and the radius of the ball onto which points are projected."""
 
     eta0: float
     bound: float
@@ -177,7 +177,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class Iterate:
-    """The state of the descent, all that is needed to continue it.
+    """The state of the descent, enough to continue it.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class Iterate:
 
     @classmethod
     def at(cls, parameters: Array, view: FiniteSum) -> Iterate:
-        """Return the beginning of a descent from these parameters."""
+        """Return the initial state of a descent from these parameters."""
         table = np.array(parameters, dtype=np.float64).reshape(view.n_vectors, -1)
         W = np.ascontiguousarray(table[:, : view.n_features])
         b = table[:, -1].copy() if view.fit_intercept else np.zeros(view.n_vectors)
@@ -232,7 +232,7 @@ class Iterate:
 
 
 def _steps(view: FiniteSum, visits: int) -> tuple[Any, Any]:
-    """Return the steps and the loss as they call it, compiled where that saves time."""
+    """Return the function that takes the steps, and the loss in the form it calls; compiled if that saves time."""
     kernel, steps = (
         (view.loss.compiled(), compiled.kernel(view.kernel)) if compiled.steps_repay(visits) else (None, None)
     )
@@ -249,5 +249,5 @@ def _interpreted(loss: Elementwise) -> Any:
 
 
 def generator(random_state: Any) -> Any:
-    """Return a generator of permutations: the one given, or a new one of this seed."""
+    """Return a generator of permutations: the given one, or a new one with this seed."""
     return random_state if hasattr(random_state, "permutation") else np.random.default_rng(random_state)

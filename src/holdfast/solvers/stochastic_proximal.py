@@ -20,35 +20,37 @@ class StochasticProximal(Solver):
     r"""Averaged stochastic proximal gradient descent, the method of Couellan & Jan with its scaling corrected.
 
     On the *averaged* objective, :math:`\frac1C (\sum_i c_i f_i + g)` with C the total weight, n rows and
-    :math:`\lambda' = \alpha / C`. Step t takes a batch M of m rows, moves against the gradient of their losses at their worst
-    points, and takes the proximal step of ridge and penalty in closed form:
+    :math:`\lambda' = \alpha / C`. Step t takes a batch M of m rows, moves against the gradient of their losses at their
+    worst points, and takes the proximal step of ridge and penalty in closed form:
 
     .. math:: \theta \leftarrow \mathrm{prox}_{\eta_t g / C}\Bigl(\theta -
               \eta_t \frac{n}{m\,C} \sum_{i \in M} c_i \nabla f_i(\theta)\Bigr), \qquad
               \eta_t = \min\Bigl(\frac1{\lambda' t}, \frac{B}{\sqrt{\sum_{s \le t} |\gamma_s|^2}}\Bigr),
 
-    :math:`\gamma` being the batches' gradients: :math:`w / (1 + \eta\lambda')` for the ridge, a soft threshold for l1, clipping
-    for limits. (A single row's term in the *sum* of losses would count for the ridge like all n of them.) The two lengths are
-    those of the bounds :math:`G^2 / (\lambda' t)` and :math:`B G / \sqrt t` on the excess, G the quadratic mean of
-    :math:`|\gamma|`; the smaller length belongs to the smaller bound, so a weak ridge does no harm, and neither does the free
-    intercept. B = 1 / r, r the quadratic mean of the nonzero entries of X: weights so long give uncorrelated features scores
-    of about 1. The intercept is the weight of a feature that is r for all rows, so that the unit of X does not matter.
+    :math:`\gamma` being the batches' gradients: :math:`w / (1 + \eta\lambda')` for the ridge, a soft threshold for l1,
+    clipping for limits. (A single row's term in the *sum* of losses would count for the ridge like all n of them.) The
+    two lengths belong to two bounds on the excess, :math:`G^2 / (\lambda' t)` and :math:`B G / \sqrt t`, G being the
+    quadratic mean of :math:`|\gamma|`. The smaller length belongs to the smaller bound, so neither a weak ridge nor the
+    free intercept does harm. B = 1 / r, r being the quadratic mean of the nonzero entries of X: if features are
+    uncorrelated, weights of this norm give scores of about 1. The intercept is the weight of a feature that is r for
+    all rows, so that the unit of X does not matter.
 
-    The result is the average of all points with weights t. Averages of points with zeros, as l1 gives them, are not sparse:
-    use ``average=False`` for zeros. After each epoch the certified gap is evaluated, reported and compared to ``tol``; if it is
-    never within that, the epoch with the lowest objective is returned. On features that are centred and of similar scale that
-    is within some 1e-2 of the optimum, 1e-3 with more epochs; on strongly correlated ones such as pixels within some 1e-1.
-    Where losses have kinks the gap that can be proved there is far larger: for a certified 1e-6 use the batch solvers.
+    The result is the average of all points with weights t. Averages of points with zeros, as l1 gives them, are not
+    sparse: use ``average=False`` for zeros. After each epoch the certified gap is evaluated, reported and compared to
+    ``tol``; if it is never within that, the epoch with the lowest objective is returned. On features that are centred
+    and of similar scale that is within some 1e-2 of the optimum, 1e-3 with more epochs; on strongly correlated ones
+    such as pixels within some 1e-1. Where losses have kinks the gap that can be proved there is far larger: for a
+    certified 1e-6 use the batch solvers.
 
-    An epoch costs O(nonzeros + d n / m) and what the sets of all rows cost, in n / m calls of NumPy functions; sparse rows stay
-    sparse, so large batches suit many features.
+    An epoch costs O(nonzeros + d n / m) and what the sets of all rows cost, in n / m calls of NumPy functions; sparse
+    rows stay sparse, so large batches suit many features.
 
     Parameters
     ----------
     epochs : int, default=20
         Passes over the rows.
     batch_size : int, default=32
-        Rows a step; 1 is the published method.
+        Rows per step; 1 is the published method.
     eta0 : float, default=None
         Replaces the second length by :math:`\eta_0 / \sqrt t`, for weights and intercept alike.
     average : bool, default=True
@@ -60,8 +62,8 @@ class StochasticProximal(Solver):
 
     References
     ----------
-    N. Couellan, S. Jan, "Feature uncertainty bounds for explicit feature maps and large robust nonlinear SVM classifiers"
-    (2020).
+    N. Couellan, S. Jan, "Feature uncertainty bounds for explicit feature maps and large robust nonlinear SVM
+    classifiers" (2020).
 
     Examples
     --------
@@ -107,7 +109,7 @@ class StochasticProximal(Solver):
         self.random_state = random_state
 
     def preference(self, work: dict[str, Any]) -> float:
-        return -np.inf  # no certified accuracy: only where it is asked for
+        return -np.inf  # no certified accuracy: used only on request
 
     def seeded(self, random_state: Any) -> StochasticProximal:
         return (
@@ -151,7 +153,7 @@ class StochasticProximal(Solver):
         return [rows[k : k + self.batch_size] for k in range(0, len(rows), self.batch_size)]
 
     def pace(self, view: ProximalSum, entry_sums: Array) -> Pace:
-        """Return how far steps go, estimated from sums over the rows unless `eta0` states it."""
+        """Return the scale of the steps, estimated from sums over the rows unless `eta0` is given."""
         squares, entries = entry_sums
         if self.eta0 is not None or not squares > 0:
             return Pace(1.0, np.ones(len(view.is_intercept)))
@@ -159,7 +161,7 @@ class StochasticProximal(Solver):
         return Pace(1 / size, np.where(view.is_intercept, size, 1.0))
 
     def length(self, n_steps: int, squares: float, ridge: float, reach: float) -> float:
-        """Return the length of a step, given those so far, the squares of their gradients, and the averaged ridge."""
+        """Return a step length from the number of steps, the sum of squared gradients, the averaged ridge and reach."""
         if self.eta0 is None:
             length = reach / np.sqrt(squares) if squares > 0 else 0.0
         else:
@@ -172,7 +174,7 @@ class StochasticProximal(Solver):
 
 
 class Pace(NamedTuple):
-    """How far steps go: the expected distance of the optimum, and the units in which parameters are measured for it."""
+    """The scale of the steps: the expected distance of the optimum, and the units that parameters have in it."""
 
     reach: float
     units: Array
@@ -180,7 +182,7 @@ class Pace(NamedTuple):
 
 @dataclass
 class ProximalIterate:
-    """The state of the descent, all that is needed to continue it.
+    """The state of the descent, enough to continue it.
 
     Attributes
     ----------
@@ -198,7 +200,7 @@ class ProximalIterate:
 
     @classmethod
     def at(cls, parameters: Array) -> ProximalIterate:
-        """Return the beginning of a descent from these parameters."""
+        """Return the initial state of a descent from these parameters."""
         point = np.array(parameters, dtype=np.float64)
         return cls(point, point.copy())
 
