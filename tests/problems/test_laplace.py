@@ -460,7 +460,7 @@ def test_means_that_start_where_rows_have_no_curvature_are_found(n, d, c, seed, 
         assert found.solution.n_iter < 30
 
 
-@pytest.mark.parametrize("seed", [9, 17])
+@pytest.mark.parametrize("seed", [2, 18, 51])
 def test_a_tiny_scale_is_proved_too(seed):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(100, 5)) * np.where(rng.random((100, 1)) < 0.1, 10 ** rng.uniform(1, 4), 1)
