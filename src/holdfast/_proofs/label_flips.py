@@ -71,7 +71,7 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
 
 
 def dearest_flips(worth: Array, counts: Array, budget: float) -> float:
-    r"""Return :math:`\min_{\lambda \ge 0} K\lambda + \sum_i n_i (g_i - \lambda)_+`, the flips' largest cost for budget K.
+    r"""Return :math:`\min_{\lambda \ge 0} K\lambda + \sum_i n_i (g_i - \lambda)_+`, the largest cost of flips for K.
 
     Any price :math:`\lambda \ge 0` gives an upper bound; the best price is 0 or the cost g of flipping some row.
     """
