@@ -121,7 +121,7 @@ def _joined(parts: Sequence[Any], rows: Sequence[NDArray[np.intp]]) -> Any:
 
 @dataclass(frozen=True)
 class _Master(Problem):
-    """The problem with some deletions only: the k-th deletes the features marked in `deleted[k]` from row `owners[k]`."""
+    """The problem with some deletions only: the k-th deletes the features in `deleted[k]` from row `owners[k]`."""
 
     problem: FeatureDeletionProblem
     X: Array
