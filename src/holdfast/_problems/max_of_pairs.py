@@ -1,4 +1,4 @@
-"""Several classes at once: every row costs what its most dangerous class makes it cost."""
+"""Several classes at once: the loss of a row is that of its most dangerous class."""
 
 from __future__ import annotations
 
