@@ -1,6 +1,6 @@
-"""What is minimised: a loss, sets and rows, seen as a problem through views.
+"""The problems to minimise, made of a loss, sets and rows, and their views for solvers.
 
-Importing the package registers the views that modules of their own make of its problems.
+Importing the package registers the views that are defined in separate modules.
 """
 
 from holdfast._problems import cones as cones

@@ -1,4 +1,4 @@
-"""What a proof says of parameters: declared here for views that report it, supplied by the proofs above."""
+"""The certified gap of parameters: declared here for views that report it, implemented by `_proofs`."""
 
 from __future__ import annotations
 

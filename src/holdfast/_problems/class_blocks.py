@@ -1,4 +1,4 @@
-"""The diagonal blocks of the Hessian of several classes, one a class, for noise that all rows share."""
+"""The diagonal blocks of the Hessian of several classes, one for each class, for noise that all rows share."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from holdfast._problems.pairwise import PairBends, PairwiseProblem
 
 MANY_ENTRIES = 50_000
-"""Entries of the rows from which on their products are in single precision."""
+"""From this number of entries on, products of the rows are in single precision."""
 ALIKE = 0.9
-"""Share of the squares of weights that their means over classes make up from which on these means stand for the weights."""
+"""Class means replace the weights if their squares make up at least this share of the squares of the weights."""
 SINGLE = 1e-6
-"""What is then added to the diagonal of a block, as a share of it: more than rounding can take from it."""
+"""Share of a block's diagonal that is added to it in single precision, more than rounding can take away."""
 
 
 def class_blocks(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
-    """Return one block a class, shape (n_classes, p, p), where the rows' losses bend so.
+    """Return one block for each class, shape (n_classes, p, p), from the second derivatives of the rows' losses.
 
-    All rows have one set, so a few products of matrices stand for the sums over pairs: a row bends the block of a class that
-    is not its own by its loss against that class alone, that of its own by all its losses. A block is the rows' products
-    with these bends as weights, and a few vectors for each pair of classes.
+    All rows have one set, so a few matrix products replace the sums over pairs. To the block of a rival class a row
+    contributes its loss against that class only; to the block of its own class, all its losses. A block consists of the
+    rows' products with these second derivatives as weights, and a few vectors for each pair of classes.
     """
     C, d = problem.n_classes, problem.rows.n_features
     points = problem.own_sets[0].maximizers_at((W[:, None] - W).reshape(C * C, d)).reshape(C, C, d)
     uu, ut, tt = bends.uu, bends.ut, bends.tt
     p, q = (np.zeros((2, *uu.shape))) if bends.shared is None else bends.shared
-    # what the losses of a row share is taken off by a square, of p and q alone for classes that are not its own
+    # the coupling of a row's losses is subtracted as a square, of p and q alone for rival classes
     weights, mixed, squares = uu - p * p, ut - p * q, tt - q * q
     pulled, sums = np.zeros((C, 2 * C, d)), np.zeros((C, 2 * C))
     spreads = np.zeros((C, 2 * C, 2 * C))
@@ -66,12 +66,12 @@ def class_blocks(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
 
 
 def quick(rows: Rows) -> Rows:
-    """Return the rows as they cost least: a metric need not be exact."""
+    """Return the rows in their cheapest form: a metric need not be exact."""
     return rows.quick if rows.n_entries >= MANY_ENTRIES else rows
 
 
 def _of_sets_and_ridge(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
-    """Return blocks with what the bends of the set and the ridge contribute."""
+    """Return blocks with the contributions of the set's curvature and of the ridge."""
     C, d, p = problem.n_classes, problem.rows.n_features, problem.n_parameters_per_class
     sets, pairs = problem.own_sets[0], list(permutations(range(C), 2))
     slopes = np.array([bends.scale_slopes[own].sum(axis=0) for own in problem.members])
@@ -89,7 +89,7 @@ def _of_sets_and_ridge(problem: PairwiseProblem, W: Array, bends: PairBends) -> 
 def _grams(problem: PairwiseProblem, rows: Rows, weights: Array) -> Array:
     """Return the products of the rows with these weights, class by class, shape (n_classes, n_features, n_features).
 
-    Where the rows of each class weigh about the same, the products of each class stand for them.
+    Where the rows of a class have about equal weights, the class's products are used with the mean weight.
     """
     means = np.array([weights[own].mean(axis=0) if len(own) else weights[:1].sum(axis=0) for own in problem.members])
     together = float(np.square(means).sum(axis=1) @ [len(own) for own in problem.members])

@@ -1,4 +1,4 @@
-"""The same problem as a cone program, where loss and set have one."""
+"""A problem as a cone program, if its loss and its sets have conic forms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINEAR = {"zero", "nonnegative"}
 
 
 def _cones(problem: MarginScaleProblem) -> set[str] | None:
-    """Return the kinds of cones that loss and set are made of, None where one of them has no conic form."""
+    """Return the kinds of cones of the loss and the sets, None if one of these has no conic form."""
     shape = problem.loss.epigraph()
     if shape is None or problem.tilt is not None or problem.push is not None:
         return None
@@ -27,19 +27,19 @@ def _cones(problem: MarginScaleProblem) -> set[str] | None:
 
 
 def is_conic(problem: MarginScaleProblem) -> bool:
-    """Return whether loss and set both have a conic form."""
+    """Return whether the loss and the sets have conic forms."""
     return _cones(problem) is not None
 
 
 def is_linear(problem: MarginScaleProblem) -> bool:
-    """Return whether all of the conic form is linear."""
+    """Return whether the problem has a conic form whose cones are all linear."""
     cones = _cones(problem) if problem.alpha == 0 else None
     return cones is not None and cones <= LINEAR
 
 
 @MarginScaleProblem.seen_as(LinearProgram, is_linear)
 def linear_program(problem: MarginScaleProblem) -> LinearProgram:
-    """Return the cone program, all cones of which are linear."""
+    """Return the cone program, whose cones are all linear."""
     return LinearProgram(**vars(cone_program(problem)))
 
 
@@ -47,8 +47,8 @@ def linear_program(problem: MarginScaleProblem) -> LinearProgram:
 def cone_program(problem: MarginScaleProblem) -> ConeProgram:
     r"""Return the problem with variables (w, b, extra variables of the supports, of the penalty, of the losses row by row).
 
-    Each row contributes the cones of its loss's epigraph, whose t is a row of :class:`SupportProgram`; a penalty other than the
-    ridge is a price on, or a limit of, :math:`z \ge |w|`. With the multipliers :math:`\lambda` of the lines
+    Each row contributes the cones of its loss's epigraph, whose t is a row of :class:`SupportProgram`; a penalty
+    other than the ridge is a price or a limit on :math:`z \ge |w|`. With the multipliers :math:`\lambda` of the lines
     :math:`G_u u + \dots` of its epigraph, a row's dual weight is the slope in u of its share of the Lagrangian,
     cost_u - :math:`G_u^\top \lambda / c`.
     """
@@ -114,7 +114,7 @@ def cone_program(problem: MarginScaleProblem) -> ConeProgram:
         slopes = shape.cost[0] - ratio(in_u @ of_losses, problem.weights)
         guess = DualGuess(slopes, w, problem.sets.support(w))
         if problem.sets.interval_form() is not None:
-            # the certificate finds the best points by itself, and without a matrix of them
+            # the certificate finds the best points without a guess and without a matrix of them
             return guess
         used = problem.weights * shape.cost[1] - in_t @ of_losses
         points = supports.points(np.sum(used, keepdims=True) if supports.T.shape[0] == 1 else used, of_supports)

@@ -1,4 +1,4 @@
-"""Rows in the coordinates in which means and covariances are computed, and the way back from weights of these."""
+"""Coordinates of rows for means and covariances, and the map of weights back to the features."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from holdfast._data import rows_of
 from holdfast._problems.dispersions import from_middle
 
 SAME = 1e-12
-"""Difference of two means or entries, as a share of their sizes, that is rounding."""
+"""Differences of two means or entries up to this share of their sizes count as rounding."""
 DEPENDENT, INDEFINITE = 1e-12, -1e-8
-"""Eigenvalues of a kernel, as a share of the largest, that are left out, and that no kernel has."""
+"""Shares of a kernel's largest eigenvalue: smaller eigenvalues are dropped, and more negative ones are an error."""
 INDEPENDENT = 1e-5
 """Products of rows are as good as the rows if their smallest eigenvalue is at least this share of the largest."""
 
 
 class Span(NamedTuple):
-    """Rows in coordinates, and the way back from the weights of those."""
+    """Rows in coordinates, and the map back from the weights of the coordinates."""
 
     rows: Rows
     lift: Callable[[Array, float], tuple[Array, float]]
-    """From weights and intercept of the coordinates to what is to be kept of them."""
+    """Maps weights and intercept of the coordinates to those that are kept."""
     ridge: Array
-    """What is added to the diagonals of the covariances."""
+    """The ridge, added to the diagonals of the covariances."""
     stated_ridge: Any
-    """The same in terms of the features."""
+    """The ridge in terms of the features."""
 
 
 def kernel_span(K: Array, weights: Array, share: float, call: str) -> Span:
-    """Return the rows whose products with each other are K; `share` of their variances is the ridge."""
+    """Return rows whose inner products are K; the ridge is `share` times the sum of their variances."""
     coordinates, back = _from_products(K, call)
     rows = rows_of(coordinates)
 
@@ -49,7 +49,7 @@ def kernel_span(K: Array, weights: Array, share: float, call: str) -> Span:
 
 
 def feature_span(X: Any, weights: Array, share: float, *, is_exact: bool) -> Span:
-    """Return the rows less their middle, in fewer coordinates where exact rows have more features than there are rows."""
+    """Return the centred rows; if they are exact and have more features than rows, in fewer coordinates."""
     varies = ~_is_constant(X)
     rows = rows_of(X if np.all(varies) else X @ sparse.diags_array(varies.astype(X.dtype)))
     start = rows.offset()
@@ -70,7 +70,7 @@ def feature_span(X: Any, weights: Array, share: float, *, is_exact: bool) -> Spa
 
 
 def variances_of(rows: Rows, weights: Array) -> Array:
-    """Return the variance of each feature over all rows by weight, 0 for what is constant, shape (n_features,)."""
+    """Return the variance of each feature over all rows by weight, 0 for constant features, shape (n_features,)."""
     shares = weights / np.sum(weights)
     squares = rows.square_sums(shares)
     variances = squares - np.square(rows.transpose_dot(shares))
@@ -78,7 +78,7 @@ def variances_of(rows: Rows, weights: Array) -> Array:
 
 
 def _is_constant(X: Any) -> NDArray[np.bool_]:
-    """Return which features are the same in all rows but for rounding, shape (n_features,)."""
+    """Return which features are constant up to rounding, shape (n_features,)."""
     ends = X.min(axis=0), X.max(axis=0)
     low, high = (np.ravel(end.toarray() if sparse.issparse(end) else end).astype(np.float64) for end in ends)
     with np.errstate(over="ignore"):
@@ -86,7 +86,7 @@ def _is_constant(X: Any) -> NDArray[np.bool_]:
 
 
 def _from_products(K: Array, call: str) -> tuple[Array, Callable[[Array], Array]]:
-    """Return coordinates of rows less their mean, whose products K gives, and the way to weights of the rows, sum 0."""
+    """Return coordinates of centred rows with inner products K, and the map to weights of the rows, which sum to 0."""
     centred = K - np.mean(K, axis=0)
     centred -= np.mean(centred, axis=1, keepdims=True)
     values, vectors = linalg.eigh(centred)
@@ -103,9 +103,9 @@ def _from_products(K: Array, call: str) -> tuple[Array, Callable[[Array], Array]
 
 
 def _of_standardised(rows: Rows, scale: Array) -> tuple[Array, Callable[[Array], Array]]:
-    """Return coordinates of rows less their mean, in units of 1 / scale, and the way to weights of those features.
+    """Return coordinates of centred rows, in units of 1 / scale, and the map to weights of these features.
 
-    By products of the rows where these are all but independent; else they would lose what is less than the root of rounding.
+    They come from inner products if the rows are nearly independent; otherwise products would lose small components.
     """
     n = rows.n_samples
     K = rows.outer(np.square(scale))

@@ -1,4 +1,4 @@
-"""The same problem as one of deleted features, where sets are deletions and the loss is the hinge."""
+"""A problem as one of deleted features, if its sets are deletions and its loss is the hinge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 
 
 def is_deletion(problem: MarginScaleProblem) -> bool:
-    """Return whether sets are deletions of features, the loss is the hinge, and something holds the weights."""
+    """Return whether sets are deletions of features, the loss is the hinge, and a ridge or limit holds the weights."""
     loss, penalty = problem.loss, problem.penalty
     is_hinge = loss.has_affine_scale and loss.is_homogeneous and loss.dual_limit == 1.0 and loss.outside == 0
     is_plain = is_hinge and problem.tilt is None and problem.push is None and bool(np.all(problem.target == 1.0))
@@ -19,7 +19,7 @@ def is_deletion(problem: MarginScaleProblem) -> bool:
 
 @MarginScaleProblem.seen_as(DeletionProgram, is_deletion)
 def deletion_program(problem: MarginScaleProblem) -> DeletionProgram:
-    """Return the problem as the structured interior point takes it: no margin is asked of what is left, 1 of all."""
+    """Return the problem for the structured interior point: the margin is 1 whatever is deleted."""
     form, n = problem.sets.deletion_form(), problem.rows.n_features
     assert form is not None
     return DeletionProgram(

@@ -1,4 +1,4 @@
-"""Spreads of scores: convex functions of the weights that grow in proportion to them, and smooth ones close by."""
+"""Spreads of scores: convex, positively homogeneous functions of the weights, and smooth approximations."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from holdfast._core.row_sets import RowSets
 from holdfast._core.rows import Rows
 
 FAR = 1e4
-"""Rows are counted from the mean if the squared mean of a feature exceeds so many times its variance."""
+"""A feature is centred if its squared mean exceeds this many times its variance."""
 
 
 class Spread(Protocol):
-    """The support function T of a convex set Z, or a smooth one above it whose gradients are points of Z."""
+    """The support function T of a convex set Z, or a smooth function above it whose gradients are points of Z."""
 
     def value(self, w: Array) -> float:
         """Return T(w)."""
         ...
 
     def gradient(self, w: Array) -> Array:
-        """Return its gradient, or a subgradient."""
+        """Return the gradient, or a subgradient."""
         ...
 
     def hessian(self, w: Array) -> Array:
-        """Return its Hessian, of smooth ones only."""
+        """Return the Hessian, for smooth functions only."""
         ...
 
     def smoothed(self, delta: float) -> Spread:
@@ -43,7 +43,7 @@ class Spread(Protocol):
 
 
 class Squares(Protocol):
-    """A sum of squares of functions that grow in proportion to w."""
+    """A sum of squares of positively homogeneous functions of w."""
 
     def value(self, w: Array) -> float:
         """Return the sum."""
@@ -58,7 +58,7 @@ class Squares(Protocol):
         ...
 
     def smoothed(self, delta: float) -> Squares:
-        """Return a smooth sum above it."""
+        """Return a smooth sum above this one."""
         ...
 
     def snapped_to_kinks(self, w: Array, delta: float, factor: float) -> Array:
@@ -91,7 +91,7 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class CentredRows:
-    r"""The sum :math:`\sum_i p_i (w^\top (x_i - \mu))^2`, made of scores: near 0 it is more exact than by a covariance."""
+    r"""The sum :math:`\sum_i p_i (w^\top (x_i - \mu))^2`, from scores: more exact near 0 than from a covariance."""
 
     rows: Rows
     mean: Array
@@ -118,26 +118,26 @@ class CentredRows:
 
 
 class _Pushes(NamedTuple):
-    """What `PushedRows` knows at some weights, one entry a row."""
+    """The quantities of `PushedRows` at some weights, one entry for each row."""
 
     u: Array
     s: Array
     shares: list[Array]
     """Each side's part of the gradient of u."""
     leanings: list[float]
-    """Each side's part of the gradient of u's argument, in which it bends."""
+    """Each side's part of the gradient of d, the argument of the root in u."""
     bends: Array
 
 
 @dataclass(frozen=True)
 class PushedRows:
-    r"""The sum :math:`\sum_i p_i u_i^2` of squared distances of scores from that of a mean, at the worst points of sets:
+    r"""The sum :math:`\sum_i p_i u_i^2` of squared distances of scores from a mean's score, at worst points of sets:
 
     .. math:: u_i = \max_{\delta \in S_i} |w^\top (x_i - \mu + \delta)| = \max(a_i + h_i(w), -a_i + h_i(-w)),
               \qquad a_i = w^\top (x_i - \mu),
 
-    smoothed, with :math:`d = a + (h(w) - h(-w))/2`, to :math:`(h(w) + h(-w))/2 + \sqrt{d^2 + \epsilon^2}`. Its gradient is
-    a mean of those of both sides, at points of the sets.
+    smoothed, with :math:`d = a + (h(w) - h(-w))/2`, to :math:`(h(w) + h(-w))/2 + \sqrt{d^2 + \epsilon^2}`. Its
+    gradient is a mean of the gradients of both sides, at points of the sets.
 
     Parameters
     ----------
@@ -213,9 +213,9 @@ class PushedRows:
 
 
 def from_middle(rows: Rows, shares: Array) -> tuple[Rows, Array]:
-    """Return rows less the means of those features whose mean is far from 0 for their spread, and what was deducted.
+    """Centre the features whose mean is large relative to their spread; return the rows and the offset subtracted.
 
-    The other features have mean squares from which that of their mean may be deducted later at no loss.
+    For the other features the squared mean can be subtracted from the mean square later without loss of precision.
     """
     mean = rows.transpose_dot(shares)
     variances = np.maximum(rows.square_sums(shares) - np.square(mean), 0.0)
@@ -288,7 +288,7 @@ class SumOfSupports:
 
 @dataclass(frozen=True)
 class Total:
-    """A sum of spreads, 0 without any."""
+    """A sum of spreads; an empty sum is 0."""
 
     parts: Sequence[Spread]
 
@@ -309,6 +309,6 @@ class Total:
 
 
 def _drawn_in(parts: Sequence[Any], w: Array, delta: float, factor: float) -> Array:
-    """Return w with each entry drawn in as far as the part that does so most."""
+    """Return w with each entry moved to the kinks as far as the part that moves it most."""
     drawn = np.array([w, *(part.snapped_to_kinks(w, delta, factor) for part in parts)])
     return np.take_along_axis(drawn, np.argmax(np.abs(drawn - w), axis=0)[None], axis=0)[0]

@@ -1,4 +1,4 @@
-"""Losses averaged over the Gaussian noise of rows: the problems of two classes, of each against the rest, or of all."""
+"""Losses averaged over Gaussian noise: problems of two classes, of each class against the rest, or of all jointly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast._problems.pairwise import PairwiseProblem
 
 @dataclass(frozen=True)
 class ExpectedRisk:
-    """An expected loss plus a ridge, before rows are known."""
+    """An expected loss plus a ridge, before the rows are given."""
 
     loss: Loss
     noise: UncertaintySet
@@ -29,7 +29,7 @@ class ExpectedRisk:
     fit_intercept: bool
     multiclass: str
     quoted: Callable[..., str]
-    """Returns the call of the estimator with the parameters that are named, for errors."""
+    """Returns the call of the estimator with the named parameters, for error messages."""
 
     def noise_of(self, X: Any, metadata: Mapping[str, Any]) -> RowSets:
         """Return the noise of rows."""
@@ -46,7 +46,7 @@ class ExpectedRisk:
         return noise
 
     def problems(self, labelled: LabelledRows, noise: RowSets) -> list[Any]:
-        """Return the joint problem of several classes, or one for each of them, or one for two."""
+        """Return a list of problems: one for two classes, one joint problem for several, or one for each class."""
         n_classes = len(labelled.classes)
         rows, weights = rows_of(self.noise.mean_rows(labelled.X)), labelled.weights
         if n_classes == 2 or self.multiclass == "ovr":

@@ -16,17 +16,17 @@ from holdfast._core.tolerances import AFFORDABLE
 from holdfast._problems.pairwise import PairBends, PairwiseProblem
 
 MOST_PARAMETERS = 500
-"""Parameters up to which a Hessian is worth its price: passes, which average over noise, are dear too."""
+"""Largest number of parameters for which a Hessian pays: passes average over noise and are expensive too."""
 
 STEPS_OF_METRIC = 6
-"""Steps after which the metric is made anew."""
+"""Steps after which the metric is renewed."""
 LIKELY_BEND = 0.025
-"""A guess of how much a row's loss bends along the lead of a rival, on average."""
+"""A guess of the average second derivative of a row's loss in a rival's lead."""
 
 
 @dataclass
 class ExpectedSoftmaxProblem(PairwiseProblem):
-    r"""Minimise what rows cost on average over their noise, over C weight vectors and intercepts:
+    r"""Minimise the rows' expected losses under their noise, over C weight vectors and intercepts:
 
     .. math:: \sum_i c_i F\bigl([u_{ik}]_{k \ne y_i}, [t_i(w_{y_i} - w_k)]_{k \ne y_i}\bigr)
               + \frac{\alpha}{C} \sum_{k<l} |w_k - w_l|^2, \qquad
@@ -40,14 +40,15 @@ class ExpectedSoftmaxProblem(PairwiseProblem):
 
     @property
     def metric_age(self) -> int:
-        # passes, which average over noise, cost as much as a metric
+        # passes average over noise and cost as much as a metric
         return STEPS_OF_METRIC
 
     def without_noise(self) -> ExpectedSoftmaxProblem | None:
-        """Return the softmax with a ridge in place of the noise, whose passes cost a tenth; None where there is no noise."""
+        """Return the softmax with a ridge instead of the noise, at a tenth of the cost; None if no ridge stands in."""
         if not self.sets.is_common:
             return None
-        # to second order noise of variance t^2 costs t^2 / 2 times the bend of a loss, at most 1/4 and mostly far less
+        # to second order, noise of variance t^2 costs t^2 / 2 times the loss's second derivative: at most 1/4, mostly
+        # far less
         unit = np.eye(1, self.rows.n_features)[0]
         variance = float(np.square(self.sets.support(unit)))
         ridge = LIKELY_BEND * float(self.weights.sum()) * variance
@@ -60,7 +61,7 @@ class ExpectedSoftmaxProblem(PairwiseProblem):
 
     def rivals(self, table: Array, labels: NDArray[np.intp]) -> Array:
         """Return a table without the entries of the rows' own classes, shape (n_samples, n_classes - 1)."""
-        # by columns: what is done to every rival of a row is then done to many rows at a time
+        # by columns, so that operations on a rival run over many rows at a time
         return table.ravel().take(self._places(labels)).T
 
     def among_all(self, table: Array, labels: NDArray[np.intp]) -> Array:
@@ -70,7 +71,7 @@ class ExpectedSoftmaxProblem(PairwiseProblem):
         return out
 
     def _places(self, labels: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return where in a table of all classes the rivals stand, shape (n_classes - 1, n_samples)."""
+        """Return the positions of the rivals in a table of all classes, shape (n_classes - 1, n_samples)."""
         rivals = np.arange(self.n_classes - 1)[:, None]
         return self.n_classes * np.arange(len(labels)) + rivals + (rivals >= labels)
 
@@ -89,7 +90,7 @@ class ExpectedSoftmaxProblem(PairwiseProblem):
 
     @np.errstate(over="ignore", invalid="ignore")
     def second_order(self, parameters: Array) -> tuple[float, Array, Callable[[], Array]]:
-        # the shares of the rivals are found once for all of it
+        # the rivals' shares are computed once for value, gradient and Hessian
         here = self.at(parameters)
         return here.value, here.gradient, here.hessian
 

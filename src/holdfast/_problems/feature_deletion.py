@@ -1,4 +1,4 @@
-"""The smallest mean loss of rows whose features are deleted within a budget, and its linear program."""
+"""The smallest mean loss of rows whose features may be deleted within a budget, and its linear program."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class FeatureDeletionProblem(Problem):
         \min_{|w_j| \le C,\,b} \sum_i c_i \Bigl[\max_{d \in D}\ \sum_j (1 - d_j) \bigl(\gamma v_j / P - y_i w_j x_{ij}\bigr)
         - y_i b\Bigr]_+ , \qquad P = \sum_j v_j - N .
 
-    D is what the adversary may choose: (3) of Dekel and Shamir has sets of features worth at most N, (4) shares of features
-    too.
+    D contains the adversary's choices: in (3) of Dekel and Shamir, sets of features worth at most N; in (4), also
+    shares of features.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class FeatureDeletionProblem(Problem):
 
     @property
     def bias(self) -> Array:
-        """What b is multiplied by in each row's score, against_labels its label."""
+        """The factor of b in each row's margin: the label, or 0 without an intercept."""
         return self.signs if self.fit_intercept else np.zeros_like(self.signs)
 
     @property
@@ -62,15 +62,15 @@ class FeatureDeletionProblem(Problem):
 
     @property
     def floor(self) -> float:
-        """What the gap is measured against where the objective is smaller: the margin."""
+        """The margin times the total weight: gaps are relative to it where the objective is smaller."""
         return self.loss.margin * float(self.weights.sum())
 
     def take(self, rows: NDArray[np.intp]) -> FeatureDeletionProblem:
-        """Return the problem of some of the rows."""
+        """Return the problem on some of the rows."""
         return replace(self, rows=self.rows.take(rows), signs=self.signs[rows], weights=self.weights[rows])
 
     def worst(self, w: Array, b: float) -> Iterator[tuple[slice, Any, Array]]:
-        """Yield (which rows, what is deleted of each entry, the deficit then: the loss is its positive part)."""
+        """Yield (rows, the deleted share of each entry, the deficit, whose positive part is the loss)."""
         for rows, X in self.rows.blocks():
             margins = rescaled(without_duplicates(X), self.signs[rows], w)
             deficits, deleted = self.loss.worst_of(margins, self.bias[rows] * b)
@@ -81,14 +81,14 @@ class FeatureDeletionProblem(Problem):
         return float(sum(self.weights[rows] @ np.maximum(deficits, 0.0) for rows, _, deficits in self.worst(w, b)))
 
     def work(self) -> dict[str, Any]:
-        """Return the sizes by which solvers judge whether they suit."""
+        """Return the sizes from which solvers judge whether they suit."""
         n, d = self.rows.n_samples, self.rows.n_features
         return {"n_samples": n, "n_features": d, "n_entries": self.rows.n_entries, "is_cheap_to_factorise": True}
 
 
 @FeatureDeletionProblem.seen_as(DeletionProgram)
 def deletion_program(problem: FeatureDeletionProblem) -> DeletionProgram:
-    """Return the problem as the structured interior point takes it."""
+    """Return the problem in the form for the structured interior point."""
     is_deletable = np.isfinite(problem.loss.knapsack.prices)
     return DeletionProgram(
         problem.rows,

@@ -1,4 +1,4 @@
-"""A linear problem as a sum over rows, for solvers that visit them one by one."""
+"""A linear problem as a sum over rows, for solvers that visit rows one by one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def finite_sum(problem: LinearProblem) -> FiniteSum:
 
 
 def steps_for(sets: RowSets, n_features: int) -> dict[str, Any]:
-    """Return the kernel that suits the noise, what it has to know of it, and the largest deviation."""
+    """Return the kernel for the noise, the noise's deviations in its format, and the largest deviation."""
     s = sets.deviations()
     assert s is not None
     if s.ndim == 0:

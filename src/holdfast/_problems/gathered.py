@@ -1,4 +1,4 @@
-"""Passes over few dense rows under one set for all of them, in as few steps of NumPy as possible: calls are what these cost."""
+"""Passes over few dense rows with a common set, in as few NumPy calls as possible: calls dominate their cost."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ ONE = np.ones(1)
 
 
 class GatheredRows:
-    """A margin-scale problem, neither tilted nor penalised but by a ridge, under a set common to all rows.
+    """A margin-scale problem without a tilt and without a penalty other than a ridge, with a set common to all rows.
 
-    `signed` has the rows times their labels as columns, the labels below them where there is an intercept.
+    The columns of `signed` are the rows times their labels; the labels are its last line, used if there is an
+    intercept.
     """
 
     def __init__(self, problem: MarginScaleProblem, signed: Array):
@@ -48,7 +49,7 @@ class GatheredRows:
         return here.value, here.gradient, hessian
 
     def _summed(self, parameters: Array, point: Array, losses: Array, slopes: Array, scale_slopes: Array) -> Evaluation:
-        """Return the objective and its gradient, `point` being that of the set where noise hurts most."""
+        """Return the objective and its gradient; `point` is the worst point of the set."""
         problem, d = self.problem, self.n_features
         c, alpha, w = problem.weights, problem.alpha, parameters[:d]
         outward = float(c @ scale_slopes) * point

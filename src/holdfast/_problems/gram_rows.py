@@ -1,4 +1,4 @@
-"""Rows of a factor of a Gram matrix, seen through the matrix itself."""
+"""Rows of a factor of a Gram matrix K, with products computed from K."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ EPS = 2 * float(np.finfo(np.float64).eps)
 
 
 class GramRows(DenseRows):
-    r"""Rows whose scores and pulls are computed with K: what a proof speaks of that is to hold for K, not for its factor.
+    r"""Rows whose scores and pulls are computed with K, so that proofs hold for K and not only for its factor.
 
-    Scores :math:`L\theta` are those of the weights :math:`\beta` of the rows, :math:`K\beta`. Pulls
-    :math:`\sum_i q_i \varphi(x_i)` get, besides their coordinates :math:`L^\top q`, `n_extra` more that bring their products
-    with each other up to :math:`q^\top K q`, rounded up: what the factor leaves out, and what rounding has done to it.
+    Scores :math:`L\theta` are computed as :math:`K\beta` from the weights :math:`\beta` of the rows. Pulls
+    :math:`\sum_i q_i \varphi(x_i)` have their coordinates :math:`L^\top q` and `n_extra` further coordinates, which
+    raise their inner products to :math:`q^\top K q`, rounded up. The further coordinates cover the part of K that the
+    factor leaves out, and rounding.
     """
 
     def __init__(self, space: KernelSpace, n_extra: int):
@@ -31,7 +32,7 @@ class GramRows(DenseRows):
         return self.K @ weights
 
     def transpose_dot(self, r: Array) -> Array:
-        # by an orthogonal basis, so that pulls that add up to 0 still do
+        # in an orthogonal basis, so that pulls that sum to 0 still do
         Q, T = np.linalg.qr(r.reshape(self.n_samples, -1))
         out = super().transpose_dot(Q)
         rounding = EPS * self.n_samples * (Q.T * np.maximum(np.diag(self.K), 0.0)) @ Q

@@ -1,4 +1,4 @@
-"""The same problem as an interval program, where sets are boxes and the loss is a worst case."""
+"""A problem as an interval program, if its sets are boxes and its loss is a worst case."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_interval(problem: MarginScaleProblem) -> bool:
 
 @MarginScaleProblem.seen_as(IntervalProgram, is_interval)
 def interval_program(problem: MarginScaleProblem) -> IntervalProgram:
-    """Return the problem with rows in the middle of their boxes; what kappa leaves outside of the loss becomes a price."""
+    """Return the problem with rows at the centres of their boxes; the part outside of the loss becomes a price."""
     form = problem.sets.interval_form()
     assert form is not None
     loss, c, n = problem.loss, problem.weights, problem.rows.n_features

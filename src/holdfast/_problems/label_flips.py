@@ -1,4 +1,4 @@
-"""Losses of rows whose labels may be wrong, up to a budget that they share."""
+"""Losses of rows whose labels may be wrong, within a shared budget."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast.uncertainty.knapsacks import hyperbola
 
 ROOT_STEPS = 100
-"""Steps to the price of a flip, far more than it takes."""
+"""Largest number of steps to find the price of a flip, far more than needed."""
 BUDGET_ACCURACY = 1e-13
-"""Share of the budget up to which it is met."""
+"""Relative accuracy to which the budget is met."""
 
 
 class _State:
-    """All there is to know at (u, t): the losses with either label, and how much of each label flips."""
+    """The quantities at (u, t): the losses with either label, and the share of each label that flips."""
 
     def __init__(self, loss: FlippedLoss, u: Array, t: Array):
         self.u, self.t = u, t
@@ -50,7 +50,7 @@ class _State:
 
 
 class FlippedLoss(Loss):
-    r"""The losses of rows of which labels worth a budget flip, to the other one that hurts the most.
+    r"""The losses of rows when the labels that raise the losses most flip, within a budget.
 
     With :math:`l_i = \ell(u_i, t_i)` and :math:`l_i' = \ell(2\,\text{target} - u_i, t_i)` the weighted sum of the losses is
 
@@ -58,8 +58,8 @@ class FlippedLoss(Loss):
               = \min_{\lambda \ge 0} K\lambda + \sum_i c_i l_i + n_i (g_i (l_i' - l_i) - \lambda)_+,
               \qquad 0 \le \delta_i \le 1, \; \sum_i n_i \delta_i \le K,
 
-    c = n g, for each group of rows. Eased by e, :math:`(z)_+` becomes :math:`(z + \sqrt{z^2 + e^2})/2`, whose slopes are the
-    shares :math:`\delta`. Rows are coupled through :math:`\lambda`: `couplings` says how.
+    where c = n g, for each group of rows. Smoothed by e, :math:`(z)_+` becomes :math:`(z + \sqrt{z^2 + e^2})/2`, whose
+    slopes are the shares :math:`\delta`. Rows are coupled through :math:`\lambda`; see `couplings`.
 
     Parameters
     ----------
@@ -104,18 +104,18 @@ class FlippedLoss(Loss):
 
     @property
     def straight(self) -> float:  # type: ignore[override]
-        # labels about to flip bend by 1 / smoothing, all others as ever
+        # labels about to flip have curvature 1 / smoothing, the others that of the base loss
         return min(1.0, self.smoothing) * self.base.straight
 
     def at(self, u: Array, t: Array) -> _State:
-        """Return all there is to know there; what was asked last is remembered."""
+        """Return the state at (u, t); the last state is remembered."""
         known = self._known
         if known is None or not (np.array_equal(known.u, u) and np.array_equal(known.t, t)):
             known = self._known = _State(self, u, t)
         return known
 
     def value(self, u: Array, t: Array) -> Array:
-        return self.at(u, t).value  # only solvers see it: proofs add up `dearest_flips`
+        return self.at(u, t).value  # for solvers only: proofs sum `dearest_flips`
 
     def evaluate(self, u: Array, t: Array) -> tuple[Array, Array, Array]:
         here = self.at(u, t)
@@ -146,7 +146,7 @@ class FlippedLoss(Loss):
 
     @classmethod
     def examples(cls) -> Sequence[FlippedLoss]:
-        # tests of a loss look at one row at a time, which this one cannot
+        # tests of losses take one row at a time, but these rows are coupled
         return []
 
     def of(self, **changes: Any) -> FlippedLoss:
@@ -155,7 +155,7 @@ class FlippedLoss(Loss):
 
 
 def most_valuable(worth: Array, counts: Array, budget: float) -> tuple[float, Array]:
-    """Return the price at which what is worth more than it is within the budget, and the share of each that is bought."""
+    """Return the price at which the entries worth more fit the budget, and the share of each entry that is bought."""
     order = np.argsort(-worth, kind="stable")
     order = order[worth[order] > 0]
     share = np.zeros(len(worth))
@@ -166,7 +166,7 @@ def most_valuable(worth: Array, counts: Array, budget: float) -> tuple[float, Ar
 
 
 def eased_price(worth: Array, counts: Array, budget: float, smoothing: float) -> float:
-    """Return the price at which the smoothed shares use up the budget, 0 where they do not: Newton inside a bracket."""
+    """Return the price at which smoothed shares use up the budget, 0 if none does, by Newton steps in a bracket."""
 
     def excess(price: float) -> tuple[float, float]:
         _, share, bend = hyperbola(worth - price, smoothing)
@@ -200,7 +200,7 @@ class LabelFlipProblem(MarginScaleProblem):
     pools : ndarray of shape (n_samples,)
         Which budget a row's label draws on.
     factors : ndarray of shape (n_samples,)
-        How much heavier than it counts a row is, > 0.
+        A row's weight in the loss over its count in the budget, > 0.
     """
 
     budgets: Array = field(default_factory=lambda: np.zeros(1))
@@ -225,7 +225,7 @@ class LabelFlipProblem(MarginScaleProblem):
 
     @property
     def flipping(self) -> FlippedLoss:
-        """The loss as what it is."""
+        """The loss, typed as `FlippedLoss`."""
         return cast(FlippedLoss, self.loss)
 
     def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
@@ -240,11 +240,11 @@ class LabelFlipProblem(MarginScaleProblem):
         return replace(self, rows=rows, weights=weights, **own)
 
     def norm_bound(self, pull: Array | None) -> float:
-        # flips add nothing at w = 0, where the bound of a penalty comes from
+        # flips add nothing at w = 0, from which the penalty's bound comes
         return self.ridge_bound(self.flipping.base)
 
     def dual_guess(self, parameters: Array) -> DualGuess:
-        """Return the shares that flip, the slopes of the losses and those with the other label, shape (3, n_samples)."""
+        """Return the shares that flip and the losses' slopes with the own and the other label, shape (3, n_samples)."""
         w, b = self.split(parameters)
         t = self.sets.support(w)
         here = self.flipping.at(self.target - self.signs * (self.rows.dot(w) + b), t)
@@ -257,7 +257,7 @@ def flipped(
     pools: NDArray[np.intp],
     counts: Array,
 ) -> LabelFlipProblem:
-    """Return the problem with labels worth `budgets` flipping, each label drawing on its pool; rows count `counts`."""
+    """Return the problem in which labels flip; each flip takes its entry of `counts` from its pool's budget."""
     if problem.push is not None:
         raise ValueError(
             "LabelFlips together with GaussianNoise and a set: the loss is averaged, maximised and flipped at once, and no "
@@ -276,5 +276,5 @@ def flipped(
 
 
 def plain_fields(problem: MarginScaleProblem) -> dict[str, Any]:
-    """Return what makes the problem without flips."""
+    """Return the fields of the problem without flips."""
     return {each.name: getattr(problem, each.name) for each in fields(MarginScaleProblem) if each.init}

@@ -1,4 +1,4 @@
-"""Training rows with their classes as numbers and their weights."""
+"""Training rows with numbered classes and with weights."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class LabelledRows(NamedTuple):
     codes: NDArray[np.intp]
     """The number of each row's class."""
     weights: Array
-    """With the factors of `class_weight`."""
+    """Weights with the factors of `class_weight`."""
     counts: Array
-    """Without them."""
+    """Weights without these factors."""
     classes: NDArray[Any]
 
     @property
     def positives(self) -> list[int]:
-        """The classes that are told from the rest: the second of two, each of more."""
+        """The classes with a problem against the rest: the second of two classes, or each of more."""
         return [1] if len(self.classes) == 2 else list(range(len(self.classes)))
 
     def signs(self) -> list[Array]:
-        """Return the labels, 1 and -1, of each class that is told from the rest."""
+        """Return the labels, 1 and -1, of each class in `positives` against the rest."""
         return [np.where(self.codes == k, 1.0, -1.0) for k in self.positives]

@@ -21,15 +21,15 @@ WIDEST = 2000
 INSIDE = 0.95
 """A step may take a scale this share of the way to the end of its range."""
 NEAR = 500.0
-"""A step may change a mean by so many scales, and by as many more as the largest mean has."""
+"""A step may change a mean by this many scales, plus the size of the largest mean in scales."""
 SHY = 0.5
-"""A scale's own Newton step takes it this share of the way to the end at most, so that it holds up no other parameter."""
+"""A scale's own Newton step goes at most this share of the way to the end, so that it delays no other parameter."""
 BEYOND = 1e300
 """Objectives from here on count as infinite, as their derivatives overflow."""
 HAIR = 1e-12
-"""Scales end this share before the end of their range, where D overflows. It costs the objective no more; see `slack`."""
+"""Scales stop this share before the end of their range, where D overflows, at a negligible cost; see `slack`."""
 FEW = 20
-"""With up to so many learners a Hessian of all rows takes about as long as two evaluations, or less."""
+"""Largest number of learners for which a Hessian of all rows takes about two evaluations or less."""
 THINNED, ENOUGH, EACH = 10, 500, 30
 """The first guess and the metric use every tenth row, if these are at least 500, and 30 for each learner."""
 
@@ -45,7 +45,7 @@ class _Seen(NamedTuple):
     """v = ln D - margin of each row."""
     value: float
     slopes: Array
-    """weight times slope of the loss."""
+    """Weights times slopes of the loss."""
     pulls: Array
     """A'slopes."""
 
@@ -121,11 +121,11 @@ class LaplaceProblem(Problem):
 
     @property
     def limits(self) -> Array:
-        """The scales that solvers stay below: where a row is far out and well classified, the best one is next to the end."""
+        """Limits of the scales for solvers: with a distant, well-classified row, the best scale is next to the end."""
         return (1 - HAIR) * self.ends
 
     def start(self, means: Array | None = None, scales: Array | None = None) -> Array:
-        """Return a start: the given parameters if they are in the domain, else about the best scales for means of 0."""
+        """Return a start: the given parameters if feasible, else means of 0 with roughly the best scales for them."""
         d = self.n_learners
         delta = np.zeros(d) if means is None else means
         if self.scales is not None:
@@ -149,7 +149,7 @@ class LaplaceProblem(Problem):
         return start
 
     def _overflow(self) -> str:
-        """Return that the loss of the prior's means overflows, and what to do."""
+        """Return the message that the loss of the prior's means overflows, with advice."""
         logs = -self.offsets if self.scales is None else self.outputs.at(self.scales).log_means - self.offsets
         ways = ["a smaller scale or scale='joint'"] * (self.scales is not None)
         ways += ["prior_mean nearer to 0"] * bool(np.any(self.offsets < 0)) + ["loss='log'"]
@@ -160,7 +160,7 @@ class LaplaceProblem(Problem):
 
     @property
     def is_long(self) -> bool:
-        """Whether there are so many rows that a sample of them tells nearly where the optimum is, and the Hessian there."""
+        """Whether there are enough rows for a sample to approximate the optimum and the Hessian there."""
         return self.outputs.n_samples / THINNED >= max(ENOUGH, EACH * self.n_learners)
 
     @property
@@ -203,7 +203,7 @@ class LaplaceProblem(Problem):
         delta, s = self.split(parameters)
         if not np.all((s > 0) & (s < self.limits)) or not np.all(np.isfinite(parameters)):
             return None
-        self._seen = None  # frees arrays as large as the outputs before new ones are made: no fresh memory is touched
+        self._seen = None  # frees arrays as large as the outputs, whose memory the new arrays reuse
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             spread = self.outputs.at(s)
             logs = spread.log_means - self.offsets - self.signs * self.outputs.dot(delta)
@@ -247,7 +247,7 @@ class LaplaceProblem(Problem):
         return (1 + t) * np.exp(-t) / self.prior_scales - 1 / seen.scales + seen.spread.pull(seen.slopes)
 
     def _held(self, seen: _Seen) -> NDArray[np.bool_]:
-        """Return which scales are at their limits and would go on: they stay there, and must not hold up the others."""
+        """Return which scales are at their limits with F still falling: they stay, and must not delay the others."""
         held = seen.scales >= (1 - HAIR) * self.limits
         return held & (self._across(seen) < 0) if np.any(held) else held
 
@@ -267,15 +267,15 @@ class LaplaceProblem(Problem):
         return self._without_held(np.block([[own, mixed], [mixed.T, spreads]]), seen)
 
     def _crowding(self, seen: _Seen) -> Array:
-        """Return the curvature that a scale must have for its own step to stay clear of the end of its range.
+        """Return the least curvature with which a scale's own step stays clear of the end of its range.
 
-        D rises without limit there, which the curvature does not tell where a row is as good as certain: the best scale may
-        then be nearer to the end than numbers are to each other.
+        D grows without limit at the end, but if a row is almost certain the curvature does not show it: the best scale
+        may then be nearer to the end than the spacing of floating-point numbers.
         """
         return np.maximum(-self._across(seen), 0.0) / (SHY * (self.limits - seen.scales))
 
     def _without_held(self, hessian: Array, seen: _Seen) -> Array:
-        """Return the Hessian without what ties scales that are held to other parameters."""
+        """Return the Hessian with held scales decoupled from all other parameters."""
         held = self.n_learners + np.flatnonzero(self._held(seen))
         own = hessian[held, held]
         hessian[held] = hessian[:, held] = 0.0
@@ -288,7 +288,7 @@ class LaplaceProblem(Problem):
         return flat if self.scales is not None else np.concatenate([flat, flat])
 
     def metric(self, parameters: Array) -> Array:
-        """Return the Hessian of the sample if there are many rows, else about the diagonal of the Hessian."""
+        """Return the sample's Hessian if there are many rows, else roughly the diagonal of the Hessian."""
         seen = self._at(parameters)
         assert seen is not None
         if self.is_long and np.isfinite(self.sample.value_and_gradient(parameters)[0]):
@@ -327,7 +327,7 @@ class LaplaceProblem(Problem):
     def work(self) -> dict[str, Any]:
         """Return the sizes from which solvers judge whether they suit."""
         n, d = self.outputs.n_samples, self.n_learners
-        # with many rows, the sample's Hessian needs a few more steps, which cost less than Hessians of all rows
+        # with many rows, a few more steps with the sample's Hessian cost less than Hessians of all rows
         is_cheap = self.is_factorisable and not (self.is_long and d > FEW)
         return {"n_samples": n, "n_features": self.n_parameters, "n_entries": n * d, "is_cheap_to_factorise": is_cheap}
 
@@ -341,11 +341,11 @@ class LaplaceProblem(Problem):
         return float(np.sum(ratio * conjugate(steep) - np.log(ratio) - 1) - np.sum(self.slack(s, rise)))
 
     def slack(self, s: Array, rise: Array) -> Array:
-        r"""Return at least how much lower each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is at its minimum than at s.
+        r"""Bound how much lower each :math:`\psi(s) = s \eta / \tau - \ln s + \ldots` is at its minimum than at s.
 
-        It is :math:`-\ln s` plus a convex function that increases. If p is its derivative with respect to ln s, `rise`, it is
-        therefore nowhere below :math:`\psi(s) - p + \ln(1 + p)`. If p < 0, its minimum lies between s and the end of the range,
-        which gains :math:`\ln(end / s)` at most. Fixed scales have no slack.
+        :math:`\psi` is :math:`-\ln s` plus an increasing convex function. If p is its derivative with respect to ln s
+        (`rise`), it is therefore nowhere below :math:`\psi(s) - p + \ln(1 + p)`. If p < 0, its minimum lies between s
+        and the end of the range, so the difference is at most :math:`\ln(end / s)`. Fixed scales have no slack.
         """
         if self.scales is not None:
             return np.zeros_like(s)
@@ -355,10 +355,10 @@ class LaplaceProblem(Problem):
 
 
 def stride(u: Array, step: Array, near: float = NEAR) -> float:
-    """Return the largest multiple of a step of the means, in scales, over which their curvature still says something.
+    """Return the largest multiple of a step of the means, in scales, over which their curvature is still informative.
 
-    The divergence's curvature falls by e with each scale. At the start rows may have as good as none, so that Newton's step
-    goes where nothing has any, and from where no step leads back.
+    The divergence's curvature falls by a factor of e with each scale. At the start, rows may have almost no curvature;
+    Newton's step then leads to a region without any curvature, from which no step leads back.
     """
     farthest = near + float(np.max(np.abs(u), initial=0.0))
     return farthest / max(float(np.max(np.abs(step), initial=0.0)), np.finfo(float).tiny)

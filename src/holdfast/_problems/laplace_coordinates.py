@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_STEPS = 200
 """Largest number of steps of a safeguarded Newton iteration."""
 SETTLED = 1e-13
-"""It ends with a step of this relative length."""
+"""The iteration ends with a step of this relative length."""
 
 
 def best_steps(u: Array, plus: Array, minus: Array, reach: float = 1.0) -> Array:
@@ -34,7 +34,7 @@ def best_steps(u: Array, plus: Array, minus: Array, reach: float = 1.0) -> Array
 
 
 def _stretched(u: Array, plus: Array, minus: Array, far: Array, S: float) -> Array:
-    """Return the best steps for S > 1, which lie between 0 and those for S = 1."""
+    """Return the best steps for S > 1, which lie between 0 and the steps for S = 1."""
 
     def slope(t: Array) -> tuple[Array, Array]:
         rest = np.abs(u + t)
@@ -83,7 +83,7 @@ class LaplaceCoordinates:
         return self.problem.suboptimality(self.problem.evaluate(theta))
 
     def gains(self) -> Array:
-        """Return by how much the best step of each mean lowers the objective, at least."""
+        """Return a lower bound on the decrease of the objective by the best step of each mean."""
         plus, minus = self._pulls()
         u = self.means / self.scales
         t = best_steps(u, plus, minus)
@@ -118,7 +118,7 @@ class LaplaceCoordinates:
                 self._move_scale(block, self.problem.outputs.column(block))
 
     def _pulls(self) -> tuple[Array, Array]:
-        """Return tau times the sums of the slopes that pull each mean up, and of those that pull it down."""
+        """Return tau times the sums of the slopes that pull each mean up, and of the slopes that pull it down."""
         problem = self.problem
         slopes = problem.weights * problem.loss.slope(self.logs)
         both, net = problem.outputs.sizes_dot(slopes), problem.outputs.transpose_dot(problem.signs * slopes)

@@ -15,7 +15,7 @@ from holdfast._problems.laplace import WIDEST, conjugate, stride
 from holdfast.losses.laplace_law import LaplaceSum
 
 NEAR = 100.0
-"""A step may change a mean by so many scales, fewer than for losses whose curvature reaches farther."""
+"""A step may change a mean by this many scales, fewer than for losses whose curvature reaches farther."""
 
 
 def voters_wrong(outputs: Outputs, means: Array, scales: Array, signs: Any) -> Array:
@@ -71,22 +71,22 @@ class TailProblem(Problem):
 
     @property
     def n_parameters(self) -> int:
-        """How many means there are."""
+        """The number of means."""
         return self.rows.n_learners
 
     @property
     def constant(self) -> float:
-        """What the scale costs, so that value plus constant is divergence plus loss."""
+        """The scale's part of the divergence: the rest of the objective plus this is divergence plus loss."""
         return self.n_parameters * (self.sigma - np.log(self.sigma) - 1)
 
     @property
     def floor(self) -> float:
-        """The objective below which a gap is measured against this number."""
+        """Gaps are relative to this number where the objective is smaller."""
         return GAP_FLOOR * (self.n_parameters + float(self.rows.weights.sum()) + self.rows.lost)
 
     @property
     def enough(self) -> float:
-        """The objective at which a solver may stop: no smaller one would matter."""
+        """The objective at which a solver may stop, because a smaller one would not matter."""
         return GAP_FLOOR * self.floor
 
     def _at(self, u: Array) -> Any:
@@ -141,7 +141,7 @@ class TailProblem(Problem):
         return stride(u, step, NEAR)
 
     def work(self) -> dict[str, Any]:
-        """Return the sizes by which solvers judge whether they suit."""
+        """Return the sizes from which solvers judge whether they suit."""
         n, d = self.rows.A.shape
         return {
             "n_samples": n,
@@ -151,7 +151,7 @@ class TailProblem(Problem):
         }
 
     def lower_bound(self, u: Array) -> float:
-        """Return a number that no means of this scale go below: tangents of the losses at u, made less steep where need be."""
+        """Return a lower bound over all means at this scale, from tangents of the losses at u, shrunk if too steep."""
         _, z, losses, slopes, _, _, pulls = self._at(u)
         steep = np.abs(pulls) / self.sigma
         share = min(1.0, 1 / max(float(steep.max(initial=0.0)), np.finfo(float).tiny))

@@ -1,4 +1,4 @@
-"""What training asks of every linear problem, whatever its number of classes."""
+"""The interface of linear problems for training, for any number of classes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from holdfast._problems.local_margin_model import heavy_block
 from holdfast._problems.penalty import Penalty
 
 WIDEST_METRIC = 1000
-"""Features up to which a sample's Hessian is worth its factorisation."""
+"""Largest number of features for which factorising a sample's Hessian pays."""
 WIDEST_HESSIAN = 6000
-"""Parameters up to which a Hessian is formed (288 MB)."""
+"""Largest number of parameters for which a Hessian is formed (288 MB)."""
 
 
 class LinearProblem(Problem):
-    """Losses of linear scores and of the scale that a set gives them, plus a ridge: a dataclass of at least these fields."""
+    """Losses of linear scores and their scales under sets, plus a ridge: a dataclass with at least these fields."""
 
     rows: Rows
     weights: Array
@@ -46,23 +46,23 @@ class LinearProblem(Problem):
         return cast(Self, replace(cast(Any, self), **changes))
 
     def sized(self, factor: float) -> Self:
-        """Return the problem with sets of a radius that is larger by a factor."""
+        """Return the problem with the radius of the sets multiplied by a factor."""
         return self.having(sets=self.sets.resized(factor))
 
     def centred(self) -> tuple[Self, Array]:
-        """Return the problem for rows moved to the origin, where they lie far from it and an intercept can make up for it."""
+        """Return the problem with rows moved to the origin, if they lie far from it and there is an intercept."""
         offset = self.rows.offset() if self.fit_intercept else None
         if offset is None:
             return self, np.zeros(self.rows.n_features)
         return self.having(rows=self.rows.shifted(offset)), offset
 
     def moved(self, parameters: Array, offset: Array) -> Array:
-        """Return the same weights with the intercept that gives rows moved by `offset` the scores they had."""
+        """Return the same weights with the intercept that keeps the scores when rows are moved by `offset`."""
         w, b = self.split(parameters)
         return self.join(w, b - w @ offset)
 
     def generators(self) -> Array | None:
-        """Return the vectors that, besides the rows themselves, tell one direction from another; None where others do too."""
+        """Return the vectors that, with the rows, span all directions that matter; None if other directions matter."""
         return self.sets.generators(self.rows.n_features)
 
     @property
@@ -72,17 +72,17 @@ class LinearProblem(Problem):
 
     @property
     def enough(self) -> float:
-        """A share of 1e-15 of the weight: rounding."""
+        """An objective this small, a share of 1e-15 of the total weight, is rounding."""
         return 1e-6 * self.floor
 
     @property
     @abstractmethod
     def n_parameters(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
 
     @abstractmethod
     def split(self, parameters: Array) -> tuple[Array, Any]:
-        """Return weights and intercept, or a matrix with one row of weights a class and the intercepts."""
+        """Return weights and intercept, or a matrix with a row of weights for each class, and the intercepts."""
 
     @abstractmethod
     def join(self, w: Array, b: Any) -> Array:
@@ -103,7 +103,7 @@ class LinearProblem(Problem):
 
     @abstractmethod
     def scales(self, parameters: Array) -> Array:
-        """Return the scale of every loss, or the distinct ones of them, in no particular order."""
+        """Return the scale of every loss, or the distinct scales, in no particular order."""
 
     @abstractmethod
     def smallest_typical_scale(self, parameters: Array) -> float:
@@ -111,18 +111,18 @@ class LinearProblem(Problem):
 
     @abstractmethod
     def constant_objective(self) -> float:
-        """Return the objective of the best constant prediction, inf where there is no test of whether it is optimal."""
+        """Return the objective of the best constant prediction; inf if its optimality cannot be tested."""
 
     @abstractmethod
     def snapped_to_kinks(self, parameters: Array, delta: float, factor: float) -> Array:
-        """Return the parameters with weights drawn in to the kinks of the sets, as :meth:`RowSets.snapped_to_kinks` says."""
+        """Return the parameters with weights moved to the kinks of the sets; see :meth:`RowSets.snapped_to_kinks`."""
 
     penalty: Penalty | None = None
     push: RowSets | None = None
 
     @property
     def is_penalised(self) -> bool:
-        """Whether there is a ridge or a penalty; if not, sets must cover what rows pull to the last digit."""
+        """Whether there is a ridge or a penalty; if not, sets must cover the rows' pull to full precision."""
         return self.alpha > 0 or self.penalty is not None
 
     @property
@@ -137,17 +137,17 @@ class LinearProblem(Problem):
 
     @property
     def may_be_bounded(self) -> bool:
-        """Whether a size of the sets from which w = 0 is optimal is known, or can be found."""
+        """Whether a size of the sets at which w = 0 becomes optimal is known or can be found."""
         return self.push is None
 
     has_kinks = False
-    """Whether losses at worst points or penalties leave kinks besides those of sets."""
+    """Whether worst-case losses or penalties have kinks besides those of the sets."""
     untidiness = 0.0
-    """How much of the tolerance tidying up may cost."""
+    """Gap that tidying may leave, as a multiple of the tolerance."""
 
     @abstractmethod
     def tidied(self, parameters: Array, delta: float) -> Array:
-        """Return the parameters with the kinks met that only a smoothing by `delta` has kept them from."""
+        """Return the parameters moved to the kinks that only a smoothing by `delta` has kept them from."""
 
     @abstractmethod
     def dual_guess(self, parameters: Array) -> DualGuess:
@@ -160,12 +160,12 @@ class LinearProblem(Problem):
 
     @abstractmethod
     def of_classes(self, rows: Rows, weights: Array) -> Self:
-        """Return the problem on one row a class, under the noise of the first rows."""
+        """Return the problem with one row for each class, under the noise of the first rows."""
 
     @property
     @abstractmethod
     def n_vectors(self) -> int:
-        """The number of weight vectors: one for two classes, one for each of more."""
+        """The number of weight vectors: one for two classes, else one for each class."""
 
     @property
     @abstractmethod
@@ -183,7 +183,7 @@ class LinearProblem(Problem):
 
     @abstractmethod
     def signed(self, dual: Array) -> Array:
-        """Return how strongly, and which way, each row pulls at the weights, given a certificate's dual weights."""
+        """Return each row's signed pull on the weights, from a certificate's dual weights."""
 
     @property
     @abstractmethod
@@ -192,31 +192,31 @@ class LinearProblem(Problem):
 
     @abstractmethod
     def restricted(self, rows: NDArray[np.intp], weights: Array) -> Self:
-        """Return the problem on some rows, with new weights for these."""
+        """Return the problem on some rows, with new weights."""
 
     @property
     def metric_age(self) -> int:
-        """After how many steps a new metric is worth its price."""
-        # a Hessian costs n_features products of all rows, each about 16 times cheaper than one in a pass
+        """Number of steps after which a new metric pays."""
+        # a Hessian costs n_features products of all rows, each about 16 times cheaper than a product in a pass
         return max(6, self.rows.n_features // 16)
 
     @cached_property
     def heavy_block(self) -> tuple[Any, Any, Array]:
-        """The heaviest columns, some rows, and these columns of these rows; see `preconditioner` of a place."""
+        """The heaviest columns, some rows, and the block where they meet; see `preconditioner` of a place."""
         return heavy_block(self)
 
     def smoothed(self, delta: float) -> Self:
-        """Return the problem with sets smoothed by `delta`, a noise on the score itself; itself at 0."""
+        """Return the problem with sets smoothed by `delta`, a noise on the score; unchanged at 0."""
         return self.having(sets=self.sets.smoothed(delta)) if delta > 0 else self
 
     def without_noise(self) -> LinearProblem | None:
-        """Return a problem without noise whose solution is a start for this one, None where it would not be cheaper."""
+        """Return a problem without noise whose solution is a start for this one, None if it would not be cheaper."""
         return None
 
     def thinned(self, n_samples: int) -> Self:
         """Return the problem on about `n_samples` rows, weighted to stand for all.
 
-        They are taken by a stride within each class, so that no order of the rows can hide one.
+        They are taken at a regular stride within each class, so that no order of the rows can hide a class.
         """
         stride = max(1, self.rows.n_samples // n_samples)
         weights = self.weights.copy()
@@ -232,15 +232,15 @@ class LinearProblem(Problem):
     @property
     @abstractmethod
     def sample_size(self) -> int:
-        """Rows whose Hessian resembles that of all and costs no more than a pass over all of them."""
+        """Size of a sample whose Hessian resembles that of all rows and costs no more than a pass over all rows."""
 
     @cached_property
     def sample(self) -> Self:
-        """The problem on `sample_size` rows; itself where that would be most of them."""
+        """The problem on `sample_size` rows; the whole problem if that would be most rows."""
         return self.thinned(self.sample_size) if self.rows.n_samples >= 2 * self.sample_size else self
 
     def sample_worth_solving(self) -> Self | None:
-        """Return the problem on enough rows to start from its solution, or None where that would be most of them."""
+        """Return the problem on a sample large enough for a start, or None if no sample pays."""
         if self.rows.n_samples < 3 * self.sample_size or self.rows.n_features > WIDEST_METRIC:
             return None
         rarest = min(np.count_nonzero(self.sample.weights[own] > 0) for own in self.sample.members)

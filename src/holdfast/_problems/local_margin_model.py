@@ -1,4 +1,4 @@
-"""A margin-scale problem seen from one point: its costs row by row, its bends, and the plane of scale, step and intercept."""
+"""A margin-scale problem at one point: its rows' losses and curvature, and the plane of scale, step and intercept."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from holdfast._problems.margin_scale import MarginScaleProblem
 
 HEAVY = 64
-"""Columns, those with the largest squares, whose products with each other the preconditioner knows."""
+"""Number of columns, those with the largest squares, whose mutual products the preconditioner uses."""
 HEAVY_ROWS = 30
-"""Rows a heavy column that are enough for these products."""
+"""Rows for each heavy column that suffice for these products."""
 FRESH = 8
-"""Steps after which scores are computed anew: until then rounding adds up."""
+"""Steps after which scores are recomputed, because rounding errors accumulate."""
 
 
 class Costs:
-    """Losses of all rows at deficits u and scales t: what they sum to, and their derivatives."""
+    """Losses of all rows at deficits u and scales t: their sum and their derivatives."""
 
     def __init__(self, problem: MarginScaleProblem, u: Array, t: Array):
         self.loss, self.u, self.t = problem.loss, u, t
-        # a loss that is no function of the row alone has a table for rows with one scale: NumPy is faster there
+        # a loss that couples rows has a table for rows with one scale, where NumPy is faster
         is_fast = np.all(t > 0) and (problem.loss.is_rowwise or t.ndim > 0)
         repays = is_fast and compiled.repays(problem.rows.n_entries * problem.rows.n_fits)
         kernel = problem.loss.compiled() if repays else None
@@ -42,12 +42,12 @@ class Costs:
             kernel(u, np.full(len(u), t) if t.ndim == 0 else t, values, self.slopes, self.scale_slopes)
             self.total = float(problem.weights @ values)
             return
-        # bends share most of their work with values, and nearly always they are asked for next
+        # second derivatives share most of their work with values and are nearly always needed next
         self.total, found = _derivatives(problem, u, t)
         self.slopes, self.scale_slopes = found[:2]
         self.curvature = found[2], found[3], found[4]
         if problem.loss.is_rowwise:
-            self.u = np.empty(0)  # nothing asks for it any more
+            self.u = np.empty(0)  # not needed any more
 
     @cached_property
     def curvature(self) -> tuple[Array, Array, Array]:
@@ -60,7 +60,7 @@ class Costs:
 
 
 def _derivatives(problem: MarginScaleProblem, u: Array, t: Array) -> tuple[float, list[Array]]:
-    """Return the weighted sum of the losses, and their first and second derivatives, those that are the same in one array."""
+    """Return the weighted sum of the losses, and their derivatives up to order 2; equal ones share an array."""
     loss, c, n = problem.loss, problem.weights, len(u)
     if not loss.is_rowwise or n <= 2 * STRETCH:
         values, *found = loss.derivatives(u, t)
@@ -80,9 +80,9 @@ def _derivatives(problem: MarginScaleProblem, u: Array, t: Array) -> tuple[float
 
 
 class MarginPlane(Plane):
-    r"""The problem for weights :math:`B x` and any intercept: O(n_samples) an evaluation, X is not read.
+    r"""The problem for weights :math:`B x` and any intercept: an evaluation costs O(n_samples) and does not read X.
 
-    Parameters are the coordinates x in the basis, a few directions, then the intercept where the problem has one.
+    Parameters are the coordinates x in the basis (a few directions), then the intercept if there is one.
     """
 
     metric_age = 1
@@ -102,7 +102,7 @@ class MarginPlane(Plane):
         self.origin, self.problem, self.basis, self.scores = origin, problem, basis, scores
         self.known = (self.start, origin.costs)
         generators = problem.sets.generators(len(basis))
-        # of sets with generators the plane knows all from their coordinates in it
+        # where sets have generators, their coordinates in the plane determine the supports
         if generators is None or len(generators) == 0:
             self.sets, self.lift = problem.sets, basis
         else:
@@ -127,16 +127,16 @@ class MarginPlane(Plane):
         return parameters[: len(self.scores)]
 
     def _moved(self, x: Array) -> Array:
-        """Return the scores without intercept."""
+        """Return the scores at x without the intercept."""
         moved = x[0] * self.scores[0]
         for factor, own in zip(x[1:], self.scores[1:], strict=True):
             moved += factor * own
         return moved
 
     def costs(self, parameters: Array) -> Costs:
-        """Return the rows' costs there, those found last being remembered."""
+        """Return the rows' losses at the parameters; the last result is remembered."""
         if not np.array_equal(self.known[0], parameters):
-            self.known = self.known[0] + np.nan, self.origin.costs  # the others' vectors make room
+            self.known = self.known[0] + np.nan, self.origin.costs  # frees memory first
             x = self._coordinates(parameters)
             u = self._moved(x)
             u += np.sum(parameters[len(x) :])
@@ -171,7 +171,7 @@ class MarginPlane(Plane):
         return value, gradient
 
     def _t_slopes(self, x: Array) -> list[Array]:
-        """Return the slopes of the rows' scales in each coordinate, shape (n_samples,), or () where they share one."""
+        """Return the slopes of the rows' scales in each coordinate, shape (n_samples,), or () if rows share a scale."""
         return [self.sets.directional(self.lift @ x, v) for v in self.lift.T]
 
     def hessian(self, parameters: Array) -> Array:
@@ -198,7 +198,7 @@ class MarginPlane(Plane):
         return H
 
     def typical_curvature(self) -> Array:
-        # every bend counts here, be the objective all but 0
+        # all curvature counts here, even if the objective is almost 0
         return np.zeros(self.n_parameters)
 
     def longest_step(self, parameters: Array, step: Array) -> float:
@@ -213,12 +213,12 @@ class MarginPlane(Plane):
 
 
 def _of(numbers: Array, part: slice) -> Array:
-    """Return the numbers of some rows, or the one of all."""
+    """Return the numbers of some rows, or the number that all rows share."""
     return numbers[part] if np.ndim(numbers) else numbers
 
 
 class LocalMarginModel:
-    """A margin-scale problem at a point; scores are kept, so that a Newton step reads X for products and slopes only."""
+    """A margin-scale problem at a point; scores are kept, so a Newton step reads X only for products and slopes."""
 
     def __init__(
         self, problem: MarginScaleProblem, parameters: Array, known: tuple[Array, Costs] | None = None, age: int = 0
@@ -239,13 +239,13 @@ class LocalMarginModel:
             self.value += problem.penalty.value(self.w)
 
     def scale_weights(self, costs: Costs) -> Array:
-        """Return the weighted slopes in t, or their sum, shape (1,), where all rows share one set."""
+        """Return the weighted slopes in t, or their sum, shape (1,), if all rows share one set."""
         c = self.problem.weights
         return np.atleast_1d(c @ costs.scale_slopes) if self.problem.sets.is_common else c * costs.scale_slopes
 
     @cached_property
     def outward(self) -> Array:
-        """The gradient of the scales' part."""
+        """The part of the gradient that comes from the scales."""
         return self.problem.sets.adjoint(self.w, self.scale_weights(self.costs))
 
     @cached_property
@@ -255,7 +255,7 @@ class LocalMarginModel:
 
     @cached_property
     def gradient(self) -> Array:
-        """The gradient, for which X is read when it is asked for."""
+        """The gradient; X is read on first use."""
         problem = self.problem
         r = problem.weights * problem.signs * self.costs.slopes
         w_part = self.outward - problem.rows.transpose_dot(r) + problem.alpha * self.w
@@ -296,14 +296,14 @@ class LocalMarginModel:
 
     @cached_property
     def _ridge(self) -> Any:
-        """What ridge and penalty add to the diagonal of the Hessian."""
+        """The part of ridge and penalty in the diagonal of the Hessian."""
         problem = self.problem
         return problem.alpha if problem.penalty is None else problem.alpha + problem.penalty.bends(self.w)
 
     def hessian(self, *, whole: bool = False) -> Array:
-        """Return the Hessian; O(n_samples * n_features**2), but for rows whose loss hardly bends, left out unless `whole`."""
+        """Return the Hessian, O(n_samples * n_features**2), without rows of almost straight losses unless `whole`."""
         curvature, couplings = self.costs.curvature, self.costs.couplings
-        # of losses at worst points the three are one
+        # for losses at worst points the three arrays are the same
         weighted = {id(bend): self.problem.weights * bend for bend in curvature}
         uu, ut, tt = (weighted[id(bend)] for bend in curvature)
         if self.problem.loss.is_worst_case and not whole:
@@ -320,7 +320,7 @@ class LocalMarginModel:
         if self.problem.is_wide:
             return self._wide_preconditioner()
         problem, bends = self.problem, self._bends[0]
-        # a trace of the usual curvature, for losses that do not bend at all here
+        # a trace of the typical curvature, for losses without any curvature here
         steady = problem.join(self._noise_diagonal() + self._ridge, 0.0) + VANISHING * problem.typical_curvature()
         diagonal = steady + problem.join(problem.rows.column_squares * float(bends.sum()), 0.0)
         columns, rows, Z = problem.heavy_block
@@ -339,7 +339,7 @@ class LocalMarginModel:
         return precondition
 
     def _wide_preconditioner(self) -> Callable[[Array], Array]:
-        """Return the inverse of a diagonal and one vector a row, by Woodbury's formula: all but the Hessian itself."""
+        """Return the inverse of a diagonal plus one vector per row, nearly the Hessian, by Woodbury's formula."""
         problem, (uu, mixed, _, _) = self.problem, self._bends
         root = np.sqrt(np.maximum(uu, 0.0))
         X = np.concatenate([block for _, block in problem.rows.dense_blocks()])
@@ -353,7 +353,7 @@ class LocalMarginModel:
         return lambda v: v / diagonal - scaled.T @ solve(scaled @ v)
 
     def _noise_diagonal(self) -> Array:
-        """Return an estimate of the diagonal of sum_i c_i l_t (Hessian of t_i): Hutchinson's, from one vector of signs."""
+        """Return Hutchinson's estimate, from one vector of signs, of the diagonal of sum_i c_i l_t (Hessian of t_i)."""
         signs = np.where(np.random.default_rng(0).uniform(size=len(self.w)) < 0.5, -1.0, 1.0)
         return np.maximum(signs * self.problem.sets.curvature_product(self.w, self._bends[3], signs), 0.0)
 
@@ -362,12 +362,12 @@ class LocalMarginModel:
 
 
 def heavy_block(problem: LinearProblem) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-    """Return the heaviest columns, some rows of all classes, and these columns of these rows with the intercept's."""
+    """Return the heaviest columns, some rows of all classes, and their entries with the intercept's column."""
     squares = problem.rows.column_squares
     n_heavy = HEAVY if len(squares) > 2 * HEAVY else len(squares)
     columns = np.sort(np.argsort(squares, kind="stable")[-n_heavy:])
     n = problem.rows.n_samples
-    # by a stride through the classes one after the other, so that no order of the rows can hide one
+    # at a regular stride through the sorted classes, so that no order of the rows can hide a class
     rows = np.argsort(problem.codes, kind="stable")[:: max(1, n // (HEAVY_ROWS * len(columns)))]
     Z = problem.rows.entries(rows, columns)
     return columns, rows, np.column_stack([Z, np.ones(len(rows))]) if problem.fit_intercept else Z

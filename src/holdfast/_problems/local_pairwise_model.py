@@ -1,4 +1,4 @@
-"""The problem of several classes seen from one point, for solvers that take products with its Hessian."""
+"""The problem of several classes at one point, for solvers that use products with its Hessian."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class PairCosts:
         return by_u, by_t
 
     def pulls(self, r: Array) -> Array:
-        """Return how a change r of each loss's deficit acts on the scores: against the other class, for the own one."""
+        """Return slopes r in the deficits as slopes in the scores: r for a rival, less their sum for the own class."""
         out = r.copy()
         out[np.arange(len(r)), self.problem.labels] = -r.sum(axis=1)
         return out
 
 
 class LocalPairwiseModel:
-    """A problem of several classes at a point; scores are kept, so that a step reads X for products and slopes only."""
+    """A problem of several classes at a point; scores are kept, so a step reads X only for products and slopes."""
 
     def __init__(self, problem: PairwiseProblem, parameters: Array, scores: Array | None = None, age: int = 0):
         self.problem, self.parameters, self.age = problem, parameters, age
@@ -99,9 +99,9 @@ class LocalPairwiseModel:
         return self.problem.hessian_of(self.W, self.costs.bends)
 
     def preconditioner(self) -> Callable[[Array], Array]:
-        """Return the inverse of one block a class: the heaviest columns and the intercept by Cholesky, a diagonal elsewhere."""
+        """Return each class's inverse block: heaviest columns and intercept by Cholesky, a diagonal elsewhere."""
         problem = self.problem
-        bends = np.abs(self.costs.pulls(self.costs.uu))  # a row bends its own class by all its losses
+        bends = np.abs(self.costs.pulls(self.costs.uu))  # all losses of a row add curvature for its own class
         columns, rows, Z = problem.heavy_block
         d, n_heavy = problem.rows.n_features, Z.shape[1]
         heavy = np.append(columns, d) if problem.fit_intercept else columns
@@ -140,7 +140,7 @@ class _ScaleAndStep(Plane):
 
     def __init__(self, origin: LocalPairwiseModel, step: Array, moves: Array | None = None):
         self.origin, self.problem = origin, origin.problem
-        # one vector added to all classes changes nothing: steps that way would add up to nothing but rounding
+        # adding a vector to all classes changes no loss: steps that way would only accumulate rounding errors
         self.W, self.b = (part - part.mean(axis=0) for part in self.problem.split(step))
         if moves is None:
             self.moves = self.problem.rows.dot(np.ascontiguousarray(self.W.T))
@@ -190,7 +190,7 @@ class _ScaleAndStep(Plane):
         centred = [V - V.mean(axis=0) for V in (self.origin.W, self.W)]
         return 2 * self.problem.alpha * np.array([[np.vdot(A, B) for B in centred] for A in centred])
 
-    @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
+    @np.errstate(over="ignore", invalid="ignore")  # a step that is too long is recognised by its infinite value
     def value_and_gradient(self, parameters: Array) -> tuple[float, Array]:
         W, costs = self._costs(parameters)
         gradient = np.einsum("knc,nc->k", self._u_slopes, costs.slopes)

@@ -24,15 +24,15 @@ from holdfast._problems.local_margin_model import LocalMarginModel
 from holdfast._problems.penalty import Penalty
 
 SOME = 0.5
-"""Share of rows that bend up to which these are gathered before they are multiplied."""
+"""If at most this share of the rows has curvature, these rows are gathered before products are formed."""
 METRIC_ROWS, SAMPLED = 20, 8
-"""Rows a parameter that are enough for a sample's Hessian to resemble that of all rows, and one in how many they are at most
-where that is enough."""
+"""Rows per parameter with which a sample's Hessian resembles that of all rows, and the least ratio of all rows to
+a larger sample."""
 
 MOST_GATHERED = 2_000_000
-"""Entries of rows that are gathered at a time (16 MB)."""
+"""Largest number of entries of rows that are gathered at a time (16 MB)."""
 WIDE, MOST_ROWS = 4, 500
-"""Features a row from which on, and rows up to which, Newton steps are taken by products of rows with each other."""
+"""Above this ratio of features to rows, and up to this many rows, Newton steps use products of rows with each other."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class MarginScaleProblem(LinearProblem):
     signs, weights : ndarray of shape (n_samples,)
         y in {-1, +1} and c >= 0.
     target : float or ndarray of shape (n_samples,)
-        The margin asked for: 1 but for errors of the weights, which raise it by the row, and for the collapse test.
+        The target margin: 1, except for errors of the weights, which raise it row by row, and for the collapse test.
     tilt : ndarray of shape (n_parameters,) or None
         A linear term added to the objective.
     penalty : Penalty or None
@@ -55,7 +55,7 @@ class MarginScaleProblem(LinearProblem):
         Further sets, over which the loss is maximised: its deficits become u + kappa * h, h their support, and
         (1 - kappa) * h is added to each row's loss. See :class:`NoiseAndSetProblem`.
     middles : matrix of shape (n_samples, n_features) or None
-        By how much rows were moved into the middle of their sets, dense or sparse like them.
+        The shifts that moved rows to the centres of their sets, dense or sparse like the rows.
     """
 
     rows: Rows
@@ -81,14 +81,14 @@ class MarginScaleProblem(LinearProblem):
 
     @property
     def enough(self) -> float:
-        """A share of 1e-15 of the weight: rounding. A tilted objective is of interest only until it falls below 0."""
+        """A share of 1e-15 of the total weight: rounding. For a tilted objective only a fall below 0 matters."""
         return 1e-6 * self.floor if self.tilt is None else -self.floor
 
     def sized(self, factor: float) -> Self:
         sized = super().sized(factor)
         if self.middles is None:
             return sized
-        # where the middle of a set is depends on its size
+        # the centre of a set depends on its size
         blocks = [block + (factor - 1) * self.middles[part] for part, block in self.rows.blocks()]
         rows = rows_of(sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks))
         return sized.having(rows=rows, middles=factor * self.middles)
@@ -117,13 +117,13 @@ class MarginScaleProblem(LinearProblem):
 
     @cached_property
     def gathered(self) -> GatheredRows | None:
-        """The rows, where they are so few that they are best gathered with their labels in one array."""
+        """The rows gathered with their labels in one array, if there are few enough rows for this to pay; else None."""
         is_simple = self.sets.is_common and self.tilt is None and self.penalty is None
         signed = self.rows.signed(self.signs) if is_simple else None
         return None if signed is None else GatheredRows(self, signed)
 
     def summed(self, parameters: Array, w: Array, found: MarginPass) -> Evaluation:
-        """Return what a pass over the rows amounts to, penalties and all."""
+        """Return the evaluation that a pass over the rows gives, with ridge, tilt and penalty added."""
         # Danskin: differentiate as if every row's noise pointed where it hurts most.
         outward = self.sets.adjoint(w, found.scale_slopes)
         value = found.value + 0.5 * self.alpha * float(w @ w)
@@ -135,9 +135,9 @@ class MarginScaleProblem(LinearProblem):
         return Evaluation(parameters, value, gradient, self.stiffness(w, outward))
 
     def stiffness(self, w: Array, outward: Array) -> float:
-        """Return the curvature that noise and ridge guarantee where the noise pulls by `outward`, 0 where it is not known."""
+        """Return the curvature that noise and ridge guarantee, 0 if unknown; `outward` is the pull of the noise."""
         square = float(w @ w)
-        # a proof counts the noise beside a ridge where it is a ball; without a ridge it needs a dual
+        # with a ridge, proofs count the noise if it is a ball; without a ridge, they need a dual
         counts_noise = self.sets.is_isotropic if self.alpha > 0 else self.loss.has_dual
         return self.alpha + float(w @ outward) / square if counts_noise and square > 0 else self.alpha
 
@@ -169,11 +169,11 @@ class MarginScaleProblem(LinearProblem):
         )
 
     def coupled(self, w: Array, couplings: Sequence[Coupling]) -> Array | float:
-        """Return what couplings of rows take from the Hessian."""
+        """Return the matrix that couplings of rows subtract from the Hessian."""
         return sum(np.outer(v, v) / total for v, total in self.couplings_at(w, couplings))
 
     def couplings_at(self, w: Array, couplings: Sequence[Coupling]) -> list[tuple[Array, float]]:
-        """Return v and total of each coupling."""
+        """Return the vector v and the total of each coupling."""
         found = []
         for by_u, by_t, total in couplings:
             r = self.signs * by_u
@@ -186,7 +186,7 @@ class MarginScaleProblem(LinearProblem):
         n, some = self.rows.n_features, np.flatnonzero(uu)
         H = np.zeros((self.n_parameters, self.n_parameters))
         if len(some) < SOME * len(uu) and not np.any(np.delete(ut, some)):
-            # most rows' losses are straight here; those that are not are gathered, not all at once
+            # most rows' losses are straight here; the other rows are gathered, a part at a time
             size = max(1, MOST_GATHERED // n)
             for own in np.split(some, range(size, len(some), size)):
                 rows, bound = self.rows.take(own), self.sets.take(own)
@@ -201,7 +201,7 @@ class MarginScaleProblem(LinearProblem):
         return H
 
     def _rows_hessian(self, w: Array, rows: Rows, bound: RowSets, uu: Array, mixed: Array) -> Array:
-        """Return what rows and their sets add to the Hessian, but for what bends in the scales alone."""
+        """Return the part of the Hessian from rows and sets, without the curvature in the scales alone."""
         n = self.rows.n_features
         cross = bound.cross(w, rows, mixed)
         H = np.empty((self.n_parameters, self.n_parameters))
@@ -218,7 +218,7 @@ class MarginScaleProblem(LinearProblem):
     def metric(self, parameters: Array) -> Array:
         if self.rows.n_features <= WIDEST_METRIC:
             return self.sample.hessian(parameters)
-        # the shape is what matters: L-BFGS corrects the size from its first step on
+        # only the shape matters: L-BFGS corrects the size from its first step on
         bends = self.alpha if self.penalty is None else self.alpha + self.penalty.bends(self.split(parameters)[0])
         return 0.25 * self.typical_curvature() + self.join(np.broadcast_to(bends, self.rows.n_features), 0.0)
 
@@ -231,7 +231,7 @@ class MarginScaleProblem(LinearProblem):
         scale = max(abs(value), self.floor)
         guaranteed = float(w_part @ w_part) / (2 * stiffness) if stiffness > 0 else np.inf
         if stiffness > self.alpha > 0 and not self.loss.has_dual:
-            # along w noise does not bend; by a dual, proofs look for the best multiple of w
+            # noise has no curvature along w; with a dual, proofs find the best multiple of w
             w = self.split(parameters)[0]
             guaranteed += float(w_part @ w) ** 2 / float(w @ w) * (0.5 / self.alpha - 0.5 / stiffness)
         return (guaranteed + b_part**2 / (2 * scale)) / scale
@@ -240,7 +240,7 @@ class MarginScaleProblem(LinearProblem):
         return self.longest_stretch(self.split(parameters)[0], self.split(step)[0])
 
     def longest_stretch(self, w: Array, move: Array) -> float:
-        """Return the largest factor of `move` by which weights w stay clear of the kink at 0."""
+        """Return the largest factor of `move` with which weights w stay clear of the kink at 0."""
         inside = np.inf if self.penalty is None else self.penalty.longest_step(w, move)
         if self.loss.is_worst_case or not (self.loss.is_homogeneous and self.sets.is_sublinear):
             return inside
@@ -249,7 +249,7 @@ class MarginScaleProblem(LinearProblem):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a sum over rows, nothing tilted."""
+        """Whether the objective has no tilt, so that it is a sum over rows."""
         return self.tilt is None
 
     @property
@@ -260,7 +260,7 @@ class MarginScaleProblem(LinearProblem):
         n, d = self.rows.n_samples, self.rows.n_features
         cheap = d <= 1000 and n * d * d <= SMALL_WORK
         if not self.sets.is_smooth or self.has_kinks:
-            # at the small smoothings that stand in for kinks no other steps get anywhere
+            # at the small smoothings that replace kinks, no other steps make progress
             cheap = n * d * d <= AFFORDABLE
         return {
             "n_samples": n,
@@ -274,7 +274,7 @@ class MarginScaleProblem(LinearProblem):
 
     @property
     def is_wide(self) -> bool:
-        """Whether products of rows with each other cost far less than those of features."""
+        """Whether products of rows with each other cost far less than products of features."""
         return self.rows.n_features > WIDE * self.rows.n_samples and self.rows.n_samples <= MOST_ROWS
 
     @property
@@ -315,7 +315,7 @@ class MarginScaleProblem(LinearProblem):
         return replace(self, **some, weights=weights, **self.row_fields(rows))
 
     def row_fields(self, rows: NDArray[np.intp]) -> dict[str, Any]:
-        """Return what else belongs to rows, for some of them."""
+        """Return the further fields that have entries for rows, for some rows."""
         return {} if self.middles is None else {"middles": self.middles[rows]}
 
     def signed(self, dual: Array) -> Array:
@@ -351,7 +351,7 @@ class MarginScaleProblem(LinearProblem):
     @property
     def sample_size(self) -> int:
         n, d = self.rows.n_samples, self.rows.n_features
-        # a larger share than that would be a large part of the memory that a fit takes, and its Hessian is no better a metric
+        # a larger share would take a large part of a fit's memory, and its Hessian is no better a metric
         return max(METRIC_ROWS * self.n_parameters, min(8 * n // max(d, 16), n // SAMPLED))
 
     def dual_guess(self, parameters: Array) -> DualGuess:
@@ -362,7 +362,7 @@ class MarginScaleProblem(LinearProblem):
         return DualGuess(slopes, w, t, self.sets)
 
     def push_of(self, w: Array) -> Array:
-        """Return the support of the pushing sets, 0 where there are none."""
+        """Return the support of the pushing sets, 0 if there are none."""
         return np.zeros(()) if self.push is None else self.push.support(w)
 
     def push_budgets(self, slopes: Array) -> Array:
@@ -383,11 +383,11 @@ class MarginScaleProblem(LinearProblem):
 
     @property
     def noise_bounds_norm(self) -> bool:
-        """Whether noise bounds the norm of the optimal w, given what rows pull."""
+        """Whether noise bounds the norm of the optimal w, given the rows' pull."""
         is_one_ball = self.sets.is_isotropic and self.sets.is_common
         if not is_one_ball or self.loss.is_worst_case or self.push is not None:
             return False
-        # a loss without a bound for rows that pull nowhere has none
+        # a loss without a bound for a pull of 0 has none at all
         return self._noise() > 0 and self.loss.largest_norm(0.0, 1.0, 1.0 if self.fit_intercept else None) < np.inf
 
     def _noise(self) -> float:
@@ -407,10 +407,10 @@ class MarginScaleProblem(LinearProblem):
         return min(ridge, self.loss.largest_norm(float(np.linalg.norm(pull)), sigma, imbalance))
 
     def ridge_bound(self, loss: Loss) -> float:
-        """Return a bound on the l2 norm of the optimal w from ridge and penalty, `loss` being what rows cost at w = 0."""
+        """Return a bound on the l2 norm of the optimal w from ridge and penalty; `loss` gives the losses at w = 0."""
         # strong convexity: P(0, 0) >= P(w, b) + alpha / 2 |w|^2 at the optimum, where P(w, b) >= alpha / 2 |w|^2
         t = np.zeros(()) if self.sets.is_sublinear else self.sets.support(np.zeros(self.rows.n_features))
-        # one value where all rows are alike
+        # one value if all rows are alike
         u = np.full(max(np.shape(t), np.shape(self.target), (1,)), self.target)
         at_zero = float(np.sum(self.weights * loss.value(u, t)))
         ridge = float(np.sqrt(at_zero / self.alpha)) if self.alpha > 0 else np.inf

@@ -1,4 +1,4 @@
-"""Several classes at once: every row costs what its most dangerous class makes it cost."""
+"""Several classes at once: the loss of a row is that of its most dangerous class."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ UNFELT = 1e-4
 
 @dataclass
 class MaxOfPairsProblem(PairwiseProblem):
-    r"""Minimise what the worst points of the rows' sets cost, over C weight vectors and intercepts:
+    r"""Minimise the losses at worst points of the rows' sets, over C weight vectors and intercepts:
 
     .. math:: \sum_i c_i F\bigl([m - (w_{y_i} - w_k)^\top x_i - (b_{y_i} - b_k) + h_i(w_k - w_{y_i})]_k\bigr)
               + \frac{\alpha}{C} \sum_{k<l} |w_k - w_l|^2,
 
-    the entry of a row's own class being 0. F is a :class:`JointLoss` of margin m: the largest entry, or the logarithm of the
-    sum of their exponentials. As F rises with every entry and the row's perturbation is one for all of them, the sum is the
-    largest loss of any admissible data where F is the maximum, and an upper bound of it otherwise.
+    where the entry of a row's own class is 0. F is a :class:`JointLoss` of margin m: the largest entry, or the
+    logarithm of the sum of their exponentials. As F rises with every entry and the row's perturbation is one for all of
+    them, the sum is the largest loss of any admissible data where F is the maximum, and an upper bound of it otherwise.
 
-    The lines under F have slopes :math:`a_{ik} \ge 0`, :math:`\sum_{k \ne y_i} a_{ik} \le 1`: dual weights as those of
-    :class:`PairwiseProblem`, of which only fewer are admissible.
+    The lines under F have slopes :math:`a_{ik} \ge 0`, :math:`\sum_{k \ne y_i} a_{ik} \le 1`: these are dual weights as
+    in :class:`PairwiseProblem`, under the tighter constraint on their sum.
     """
 
     loss: JointLoss  # type: ignore[assignment]
@@ -73,7 +73,7 @@ class MaxOfPairsProblem(PairwiseProblem):
         shares = self.loss.evaluate(self._table(u, t, self.labels))[1]
         s = c * self.loss.bends(shares)
         total = s.sum(axis=1)
-        # bends of a row whose shares are all but one class's cancel
+        # the curvatures of a row cancel if one class has almost all of its shares
         spread = total - ratio(np.square(s).sum(axis=1), total)
         s[spread <= max(STRAIGHT * np.max(spread, initial=0.0), self._unfelt)] = 0.0
         s[each, self.labels] = shares[each, self.labels] = 0.0
@@ -82,7 +82,7 @@ class MaxOfPairsProblem(PairwiseProblem):
 
     @property
     def _unfelt(self) -> float:
-        """The bend of a row that is nothing beside the ridge, even if all rows bend as much."""
+        """A row's curvature that is negligible beside the ridge, even if all rows have as much."""
         squares = self.rows.n_samples * float(self.rows.column_squares.sum())
         return UNFELT * 2 * self.alpha / squares if squares > 0 else 0.0
 

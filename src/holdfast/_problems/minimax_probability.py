@@ -36,7 +36,7 @@ DELICATE = 1e-7
 
 @dataclass(frozen=True)
 class ClassLaw:
-    """What is known of the rows of a class.
+    """The mean, spread and drift of a class.
 
     Attributes
     ----------
@@ -44,13 +44,13 @@ class ClassLaw:
     spread : Spread
         The largest standard deviation of the score w'x about that of the mean.
     drift : Spread
-        How far the score of the mean itself may be off, towards the other class.
+        How far the mean's score may drift towards the other class.
     inner : ndarray of shape (n_features, n_features)
         M with spread(w)^2 >= w'M w.
     core : RootOfSquares
-        The root of w'M w, as exact as can be.
+        The root of w'M w, computed as exactly as possible.
     stated : StatedClass
-        What was stated of it, from which proofs recompute spread and drift.
+        The arguments stated for the class, from which proofs recompute spread and drift.
     """
 
     mean: Array
@@ -65,17 +65,17 @@ class Moments(NamedTuple):
     """The rows of a class, and their mean and covariance by weight."""
 
     rows: Rows
-    """Counted from a point near their middle, if that is far from 0."""
+    """Relative to a point near their mean, if the mean is far from 0."""
     shares: Array
     """Weights that sum to 1."""
     centre: Array
-    """The mean as counted from that point."""
+    """The mean relative to that point."""
     mean: Array
     covariance: Array
 
     @classmethod
     def of(cls, rows: Rows, weights: Array) -> Moments:
-        """Return the moments, the covariance over the total weight; a weight of 2 is as good as stating a row twice."""
+        """Return the moments, the covariance over the total weight; a weight of 2 equals stating a row twice."""
         shares = weights / float(np.sum(weights))
         near, _ = from_middle(rows, shares)
         centre, mean = near.transpose_dot(shares), rows.transpose_dot(shares)
@@ -104,7 +104,7 @@ def class_law(
     pooling: str = "rms",
     drift: RowSets | None = None,
 ) -> ClassLaw:
-    r"""Return what is known of a class whose rows are stated up to sets and noise.
+    r"""Return the law of a class whose rows are stated up to sets and noise.
 
     With shares :math:`p_i` of the weights the spread is
 
@@ -119,13 +119,13 @@ def class_law(
     ----------
     moments : Moments
     worst, cloud : RowSets or None
-        Sets of the rows, and noise over which is averaged.
+        Sets of the rows, and noise to average over.
     ridge : float or ndarray of shape (n_features,)
         :math:`\rho`.
     kappa : float
     pooling : {"rms", "sum"}
     drift : RowSets or None
-        Sets turned towards the other class, whose mean support is how far the mean's score may be off; None for not at all.
+        Sets turned towards the other class, whose mean support bounds the drift of the mean's score; None for no drift.
     """
     rows, shares, centre, mean, covariance = moments
     d = rows.n_features
@@ -152,7 +152,7 @@ def class_law(
 
 
 def _is_delicate(covariance: Array) -> bool:
-    """Return whether some scores have a variance that rounding hides in those of the features."""
+    """Return whether some scores have variances that are lost in rounding of the covariance."""
     scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     own = np.flatnonzero(scale > 0)
     values = np.linalg.eigvalsh(covariance[np.ix_(own, own)] / np.outer(scale[own], scale[own]))
@@ -160,7 +160,7 @@ def _is_delicate(covariance: Array) -> bool:
 
 
 def _supports(moments: Moments, sets: RowSets) -> PushedRows:
-    """Return the mean square of the supports: distances from the mean for rows that are all alike."""
+    """Return the mean square of the supports, as distances from the mean of rows that are all 0."""
     d = moments.rows.n_features
     alike = rows_of(sparse.csr_array((moments.rows.n_samples, d)))
     return PushedRows.of(alike, np.zeros(d), moments.shares, sets)
@@ -187,13 +187,13 @@ def _pooled(moments: Moments, part: RowSets, pooling: str) -> Spread:
 
 @dataclass(frozen=True)
 class MinimaxProbabilityProblem:
-    r"""Which weights keep two classes apart by the most standard deviations?
+    r"""Find the weights that separate two classes by the most standard deviations.
 
     With the spreads :math:`\sigma_\pm`, :math:`D = \mu_+ - \mu_-` and the drifts :math:`r_\pm` of the means,
 
     .. math:: \min_w\ \phi(w) = \sigma_+(w) + \sigma_-(w) \quad\text{subject to}\quad D^\top w - r_+(w) - r_-(w) \ge 1 .
 
-    All of it grows in proportion to w, so that the minimum of the convex
+    All terms are proportional to the scale of w, so the minimum of the convex
     :math:`F(w) = \tfrac12 \phi(w)^2 - D^\top w + r(w)`, a problem without constraints, has the same direction; it is
     :math:`-\kappa_*^2/2` with :math:`\kappa_* = 1/\phi`.
 
@@ -201,7 +201,8 @@ class MinimaxProbabilityProblem:
     ----------
     negative, positive : ClassLaw
     bound : RowSets or None
-        Sets of all rows, of which each class's spread covers the mean: :math:`\sigma(w) \ge \sum_i p_i h_i(w)`.
+        Sets of all rows; each class's spread exceeds the mean of their supports:
+        :math:`\sigma(w) \ge \sum_i p_i h_i(w)`.
     budgets : ndarray of shape (n_samples,)
         p, by class.
     """
@@ -232,32 +233,32 @@ class MinimaxProbabilityProblem:
         return Total([self.negative.drift, self.positive.drift])
 
     def lead(self, w: Array) -> float:
-        """Return how far apart the means' scores are at least."""
+        """Return a lower bound on the distance of the means' scores."""
         return float(self.difference @ w) - self.drift.value(w)
 
     def leading(self) -> Array:
-        """Return the best of the directions of D and of the features: where sets are boxes some lead unless none does."""
+        """Return the direction with the largest lead, of D and the features; for boxes some lead unless none can."""
         return max([self.difference, *np.vstack([np.eye(self.n_features), -np.eye(self.n_features)])], key=self.lead)
 
     def objective(self, w: Array) -> float:
-        """Return phi at the multiple of w that satisfies the constraint, inf where none does."""
+        """Return phi at the multiple of w that satisfies the constraint, inf if there is none."""
         lead = self.lead(w)
         return self.spread.value(w) / lead if lead > 0 else np.inf
 
     def rescaled(self, w: Array) -> Array:
-        """Return the best multiple of w for F, w itself where the means' scores are not apart."""
+        """Return the best multiple of w for F, w itself if it has no lead."""
         lead = self.lead(w)
         size = self.spread.value(w)
         return w * (lead / size**2) if lead > 0 and size > 0 else w
 
     def intercept(self, w: Array) -> float:
-        """Return b such that w'x + b = 0 is as many spreads away from both means, drifts deducted."""
+        """Return b such that w'x + b = 0 is equally many spreads from both means, less their drifts."""
         ends = [law.mean @ w - sign * law.drift.value(w) for sign, law in ((1.0, self.positive), (-1.0, self.negative))]
         sizes = [law.spread.value(w) for law in (self.positive, self.negative)]
         return -float(ends[0] * sizes[1] + ends[1] * sizes[0]) / (sizes[0] + sizes[1])
 
     def deviations(self, w: Array, b: float) -> Array:
-        """Return how many spreads each mean, drift deducted, is on its own side of w'x + b = 0; negative class first."""
+        """Return each mean's distance from w'x + b = 0, less its drift, in spreads; the negative class comes first."""
         return np.array(
             [
                 (sign * (law.mean @ w + b) - law.drift.value(w)) / law.spread.value(w)

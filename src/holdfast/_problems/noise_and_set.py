@@ -1,4 +1,4 @@
-"""Losses averaged over noise and maximised over a set around each of its values."""
+"""Losses averaged over noise and maximised over a set around each value of the noise."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 class NoiseAndSetProblem(MarginScaleProblem):
     r"""Minimise :math:`\sum_i c_i\,[\ell(u_i + \kappa h_i(w), t_i(w)) + (1-\kappa) h_i(w)]` plus ridge and penalty.
 
-    t is the scale of the noise that the loss is averaged over, as in :class:`MarginScaleProblem`; h the support of `push`, the
-    sets over which it is maximised.
+    Here t is the scale of the noise that the loss is averaged over, as in :class:`MarginScaleProblem`, and h is the
+    support of `push`, the sets over which the loss is maximised.
     """
 
     has_kinks = True

@@ -1,4 +1,4 @@
-"""The Hessian of several classes for noise that all rows share: all rivals of a class at once."""
+"""The Hessian of several classes for noise that all rows share, computed for all rivals of a class at once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from holdfast._problems.pairwise import PairBends, PairwiseProblem
 
 BLOCK_ENTRIES = 1 << 20
-"""Entries of the rows times classes that are worked on at once."""
+"""Largest number of entries (of rows times classes) processed at once."""
 
 
 def pair_hessian(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
-    """Return the Hessian at W where the rows' losses bend so, all rows having one set."""
+    """Return the Hessian at W from the losses' second derivatives, if all rows share one set."""
     C, d, p = problem.n_classes, problem.rows.n_features, problem.n_parameters_per_class
     points = np.zeros((C, C, p))
     points[:, :, :d] = problem.own_sets[0].maximizers_at((W[:, None] - W).reshape(C * C, d)).reshape(C, C, d)
@@ -31,19 +31,19 @@ def pair_hessian(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
             uu, ut, tt = (part[rows] for part in bends[1:4])
             scaled = np.sqrt(np.maximum(uu, 0.0)).T[:, :, None] * X
             between[k] += scaled.transpose(0, 2, 1) @ scaled
-            # (x - point)(x - point)' less what is in it of x alone
+            # (x - point)(x - point)' without the term in x alone
             across = (0.5 * tt.sum(axis=0)[:, None] * points[k] - ut.T @ X)[:, :, None] * points[k][:, None, :]
             between[k] += across + across.transpose(0, 2, 1)
             if bends.shared is not None:
                 kept.append(_moves(k, X, points[k], bends.shared[0][rows], bends.shared[1][rows]))
-            # products of a few rows cost no less than those of as many as there are parameters
+            # products of a few rows cost as much as products of as many rows as there are parameters
             if sum(map(len, kept)) >= C * p:
                 shared += _squared(kept)
     if kept:
         shared += _squared(kept)
     between += between.transpose(1, 0, 2, 3)
     between[np.arange(C), np.arange(C)] = 0.0
-    # parameters of two classes matter by their difference only
+    # only differences of two classes' parameters matter
     whole = -between
     whole[np.arange(C), np.arange(C)] = between.sum(axis=1)
     return np.asarray(whole.transpose(0, 2, 1, 3).reshape(C * p, C * p) - shared)
@@ -52,7 +52,7 @@ def pair_hessian(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
 def _bent_rows(
     problem: PairwiseProblem, k: int, own: NDArray[np.intp], bends: PairBends
 ) -> Iterator[tuple[NDArray[np.intp], Array]]:
-    """Yield those rows of a class that bend, many at a time, with a last column of ones for the intercept."""
+    """Yield the rows of a class with curvature, many at a time, with a last column of ones for the intercept."""
     parts = [bends.uu, bends.ut, *(bends.shared or ())]
     some = np.flatnonzero(np.any([np.any(part[own] != 0, axis=1) for part in parts], axis=0))
     rows = problem.rows_by_class[k].take(some)
@@ -65,7 +65,7 @@ def _bent_rows(
 
 
 def _moves(k: int, X: Array, points: Array, p: Array, q: Array) -> Array:
-    """Return for rows X of class k the vectors of which each takes its square off, shape (n_rows, n_classes * p)."""
+    """Return the vectors of rows X of class k whose squares are subtracted, shape (n_rows, n_classes * p)."""
     moves = q[:, :, None] * points - p[:, :, None] * X[:, None, :]
     moves[:, k] = 0.0
     moves[:, k] = -moves.sum(axis=1)
@@ -73,14 +73,14 @@ def _moves(k: int, X: Array, points: Array, p: Array, q: Array) -> Array:
 
 
 def _squared(kept: list[Array]) -> Array:
-    """Return the products of the vectors, which are then gone."""
+    """Return the sum of the vectors' squares, and clear the list."""
     moves = np.concatenate(kept)
     kept.clear()
     return np.asarray(moves.T @ moves)
 
 
 def _of_sets_and_ridge(problem: PairwiseProblem, W: Array, bends: PairBends) -> Array:
-    """Return what the bends of the set and the ridge contribute for each ordered pair, shape (n_classes, n_classes, p, p)."""
+    """Return the set's and the ridge's part for each ordered pair, shape (n_classes, n_classes, p, p)."""
     C, d, p = problem.n_classes, problem.rows.n_features, problem.n_parameters_per_class
     sets, pairs = problem.own_sets[0], np.array(list(permutations(range(C), 2)))
     slopes = np.array([bends.scale_slopes[own].sum(axis=0) for own in problem.members])

@@ -1,4 +1,4 @@
-"""Several classes at once: the losses of every pair of classes, added up."""
+"""Several classes at once: the sum of the losses of all pairs of classes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from holdfast._problems.margin_scale import METRIC_ROWS
 from holdfast._problems.pair_hessian import pair_hessian
 
 ALIKE = 1e-2
-"""Root mean square of what two classes' scores differ by, features taken as independent, below which they may be the same."""
+"""Two classes may be equal up to this root mean square difference of their scores, for independent features."""
 NEGLIGIBLE = 1e-5
-"""Scale of the difference of two classes' scores, beside the margin of 1, below which they may well be the same."""
+"""Two classes may be equal if the scale of their difference, relative to the margin 1, is at most this."""
 
 
 class PairBends(NamedTuple):
-    """Weighted derivatives of what rows cost, each of shape (n_samples, n_classes), 0 for a row's own class."""
+    """Weighted derivatives of the rows' losses, each of shape (n_samples, n_classes), 0 for a row's own class."""
 
     scale_slopes: Array
     uu: Array
@@ -52,7 +52,7 @@ class PairwiseProblem(LinearProblem):
 
     That is one :class:`MarginScaleProblem` for each pair of classes, on the rows of these two, in the difference of
     their parameters and with the ridge :math:`2\alpha/C`; for C = 2 it is the binary problem. Adding one vector to all
-    :math:`w_k`, or one number to all :math:`b_k`, changes nothing; for weights that sum to 0 the ridge is
+    :math:`w_k`, or one number to all :math:`b_k`, changes no loss; for weights that sum to 0 the ridge is
     :math:`\alpha \sum_k |w_k|^2`. Parameters are w_1, b_1, w_2, b_2, ...
 
     Attributes
@@ -63,7 +63,7 @@ class PairwiseProblem(LinearProblem):
     bound : RowSets
         Symmetric: t(-w) = t(w).
     n_classes : int
-        0: as many as `labels` tell.
+        0 for the number in `labels`.
     """
 
     rows: Rows
@@ -92,13 +92,13 @@ class PairwiseProblem(LinearProblem):
 
     @cached_property
     def own_sets(self) -> list[RowSets]:
-        """The sets of each class's rows, turned to where they make the class's lead smaller."""
+        """The sets of each class's rows, oriented so that they reduce the class's lead."""
         return [self.sets.take(own).against_labels(np.ones(len(own))) for own in self.members]
 
     def pair_sets(self, rows: NDArray[np.intp], k: int) -> RowSets:
-        """Return the sets of rows of two classes, turned to where they make the lead of the rows' own class smaller.
+        """Return the sets of rows of two classes, oriented so that they reduce the lead of the rows' own class.
 
-        Their supports are those at the weights of class k less the other's.
+        Their supports are taken at the weights of class k less those of the other class.
         """
         return self.sets.take(rows).against_labels(np.where(self.labels[rows] == k, 1.0, -1.0))
 
@@ -184,11 +184,11 @@ class PairwiseProblem(LinearProblem):
         return np.sum(values, axis=1, where=foreign), foreign * slopes, foreign * scale_slopes
 
     def admissible(self, slopes: Array) -> Array:
-        """Return dual weights that losses can have, near these."""
+        """Return dual weights near `slopes` that the losses admit."""
         return np.where(self.labels[:, None] != np.arange(self.n_classes), np.clip(slopes, 0.0, 1.0), 0.0)
 
     def dual_value(self, a: Array) -> float:
-        """Return what dual weights, as `admissible` gives them, are worth before their pull is paid for."""
+        """Return the dual value of admissible dual weights, before the cost of their pull."""
         foreign = self.labels[:, None] != np.arange(self.n_classes)
         return float(np.sum(self.weights[:, None] * self.loss.dual_value(a), where=foreign))
 
@@ -197,20 +197,20 @@ class PairwiseProblem(LinearProblem):
         return self.alpha * float(np.sum(np.square(W - W.mean(axis=0))))
 
     def outward(self, W: Array, scale_slopes: Array) -> tuple[Array, Array]:
-        """Return the gradient of the scales' part, and the curvature that noise and ridge guarantee for each pair."""
+        """Return the scales' part of the gradient, and the curvature that noise and ridge guarantee for each pair."""
         pushes = self._pushes(W, scale_slopes)
         flows = pushes - pushes.transpose(1, 0, 2)
         differences = W[:, None] - W
         guaranteed = ratio(
             np.einsum("klj,klj->kl", differences, flows), np.einsum("klj,klj->kl", differences, differences)
         )
-        # without a dual the proof rests on the ridge alone
+        # without a dual the proof relies on the ridge alone
         stiffness = guaranteed * self.loss.has_dual + 2 * self.alpha / self.n_classes
         np.fill_diagonal(stiffness, 0.0)
         return flows.sum(axis=1), stiffness
 
     def _pushes(self, W: Array, scale_slopes: Array) -> Array:
-        """Return the gradient, in w_k - w_l, of what the scales of class k's rows cost against class l, by k and l."""
+        """Return the scales' part of the gradient in w_k - w_l, for class k's rows against class l, by k and l."""
         C = self.n_classes
         if self.sets.is_common:
             total = np.array([scale_slopes[own].sum(axis=0) for own in self.members])
@@ -231,27 +231,27 @@ class PairwiseProblem(LinearProblem):
         return np.array([quick(rows).gram(np.ones(rows.n_samples)) for rows in self.rows_by_class])
 
     def bends(self, parameters: Array) -> PairBends:
-        """Return how the rows' losses bend."""
+        """Return the second derivatives of the rows' losses."""
         return self.derivatives(*self._deficits_and_scales(parameters))[2]
 
     def derivatives(self, u: Array, t: Array) -> tuple[float, Array, PairBends]:
-        """Return the sum of all rows' losses, their slopes in u and how they bend, weights included."""
+        """Return the sum of all rows' losses, their slopes in u and their second derivatives, all weighted."""
         parts = self.loss.derivatives(u.ravel(), t.ravel())
         c = np.where(self.labels[:, None] == np.arange(self.n_classes), 0.0, self.weights[:, None])
         losses, by_u, by_t, uu, ut, tt = (c * part.reshape(u.shape) for part in parts)
         return float(losses.sum()), by_u, PairBends(by_t, uu, ut, tt)
 
     def _deficits_and_scales(self, parameters: Array) -> tuple[Array, Array]:
-        """Return the tables u and t of all rows, the entries of a row's own class meaning nothing."""
+        """Return the tables u and t of all rows, whose entries for a row's own class are unused."""
         W, b = self.split(parameters)
         scores = self.rows.dot(np.ascontiguousarray(W.T)) + b
         u = 1.0 - scores[np.arange(len(scores)), self.labels][:, None] + scores
         return u, self.by_row(self.scale_table(W))
 
     def _pair_hessians(self, W: Array, bends: PairBends) -> Iterator[tuple[int, int, Array]]:
-        """Yield (k, other, Hessian in the difference of their parameters) for every ordered pair, nothing being shared.
+        """Yield (k, other, Hessian in the difference of their parameters) for every ordered pair, without shared parts.
 
-        It is that of what the rows of class k cost against the other, and of half the pair's ridge.
+        It covers the losses of class k's rows against the other class, and half of the pair's ridge.
         """
         C, d = self.n_classes, self.rows.n_features
         for k, own in enumerate(self.members):
@@ -275,7 +275,7 @@ class PairwiseProblem(LinearProblem):
                 yield k, other, H
 
     def _shared_moves(self, W: Array, bends: PairBends) -> Iterator[Array]:
-        """Yield, for many rows at a time, the vectors of which each takes its square off, (n_rows, n_classes, p)."""
+        """Yield, many rows at a time, the vectors whose squares are subtracted, shape (n_rows, n_classes, p)."""
         if bends.shared is None:
             return
         kept: list[Array] = []
@@ -285,7 +285,7 @@ class PairwiseProblem(LinearProblem):
             sets = self.own_sets[k].take(some)
             for block, X in self.rows_by_class[k].take(some).dense_blocks():
                 kept.append(self._moves_of(k, X, W, sets, block, p[some[block]], q[some[block]]))
-                # products of a few rows cost no less than those of as many as there are parameters
+                # products of a few rows cost as much as products of as many rows as there are parameters
                 if sum(map(len, kept)) >= self.n_parameters:
                     yield np.concatenate(kept)
                     kept.clear()
@@ -293,7 +293,7 @@ class PairwiseProblem(LinearProblem):
             yield np.concatenate(kept)
 
     def _moves_of(self, k: int, X: Array, W: Array, sets: RowSets, block: slice, p: Array, q: Array) -> Array:
-        """Return these vectors for rows X of class k."""
+        """Return the vectors of `_shared_moves` for rows X of class k."""
         d = self.rows.n_features
         moves = np.zeros((len(X), self.n_classes, self.n_parameters_per_class))
         for other in set(range(self.n_classes)) - {k}:
@@ -306,7 +306,7 @@ class PairwiseProblem(LinearProblem):
         return self.hessian_of(self.split(parameters)[0], self.bends(parameters))
 
     def hessian_of(self, W: Array, bends: PairBends) -> Array:
-        """Return the Hessian at W where the rows' losses bend so."""
+        """Return the Hessian at W from the losses' second derivatives."""
         if self.sets.is_common:
             return pair_hessian(self, W, bends)
         p = self.n_parameters_per_class
@@ -327,7 +327,7 @@ class PairwiseProblem(LinearProblem):
         return float(self.weights.sum()) * np.tile(one, self.n_classes)
 
     def metric(self, parameters: Array) -> Array:
-        """Return one block a class, shape (n_classes, p, p), or a diagonal for wide rows."""
+        """Return one block for each class, shape (n_classes, p, p), or a diagonal for wide rows."""
         if self.rows.n_features > WIDEST_METRIC:
             return 0.25 * self.typical_curvature() + 2 * self.alpha
         sample, W = self.sample, self.split(parameters)[0]
@@ -345,16 +345,16 @@ class PairwiseProblem(LinearProblem):
 
     @property
     def metric_age(self) -> int:
-        # a metric has as many blocks as there are classes, each as dear as that of two
+        # a metric has a block for each class, each as expensive as the metric of two classes
         return max(12, self.rows.n_features // 16)
 
     def suboptimality(self, here: Evaluation) -> float:
         return self.flow_gap(here.value, here.gradient, here.stiffness)
 
     def flow_gap(self, value: float, gradient: Array, stiffness: Array) -> float:
-        """Return what the cheapest flows between classes that make up for the gradient cost, as a share of the objective.
+        """Return the cost of the cheapest flows between classes that cancel the gradient, as a share of the objective.
 
-        Each is held against its pair's `stiffness`, the curvature that noise and ridge guarantee there.
+        The cost of a flow is relative to its pair's `stiffness`, the curvature that noise and ridge guarantee.
         """
         G, g = self.split(gradient)
         scale = max(abs(value), self.floor)
@@ -421,13 +421,13 @@ class PairwiseProblem(LinearProblem):
         return np.inf
 
     def snapped_to_kinks(self, parameters: Array, delta: float, factor: float) -> Array:
-        # kinks are those of differences: no weights can be drawn in to all of them
+        # the kinks are in differences: no weights can be moved to all of them
         return parameters
 
     untidiness = 1.0
 
     def tidied(self, parameters: Array, delta: float) -> Array:
-        """Return the parameters with classes of all but equal weights given the same."""
+        """Return the parameters in which classes of almost equal weights get their mean."""
         W, b = self.split(parameters)
         apart = np.sqrt(np.square(W[:, None] - W) @ self.rows.column_squares)
         close = (self.pair_scales(W, np.max) <= NEGLIGIBLE) & (apart <= ALIKE)

@@ -12,16 +12,16 @@ from holdfast.uncertainty.polytopes import CommonBox
 EDGE = 0.995
 """Share of the way to a bound that a step may take."""
 KINK_WIDTHS = 30.0
-"""A weight is kept from a bound by the smoothing alone if its distance is up to so many times the smoothing's share of it."""
+"""A weight within this multiple of the smoothing's share of a bound would be at the bound without smoothing."""
 
 
 class Penalty(ABC):
     """A convex function of the weights that is a sum over features."""
 
     absolute = 0.0
-    """Its share that is a multiple of the l1 norm."""
+    """The factor of the l1 norm in the penalty."""
     limit = np.inf
-    """What no weight may exceed in size."""
+    """The largest size of a weight."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.absolute or self.limit:g})"
@@ -32,15 +32,15 @@ class Penalty(ABC):
 
     @abstractmethod
     def slopes(self, w: Array) -> Array:
-        """Return its gradient."""
+        """Return the gradient."""
 
     @abstractmethod
     def bends(self, w: Array) -> Array:
-        """Return the diagonal of its Hessian."""
+        """Return the diagonal of the Hessian."""
 
     @abstractmethod
     def price(self, pull: Array) -> float:
-        """Return its conjugate, the largest pull'w - value(w) over all w."""
+        """Return the conjugate, the largest pull'w - value(w) over all w."""
 
     @abstractmethod
     def largest_share(self, pull: Array) -> float:
@@ -48,7 +48,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def smoothed(self, delta: float) -> Penalty:
-        """Return a smooth penalty that differs from this one by `delta` at most where that matters."""
+        """Return a smooth penalty that differs from this one by at most `delta` at relevant weights."""
 
     @abstractmethod
     def admitted(self, w: Array) -> Array:
@@ -93,7 +93,7 @@ class Lasso(Penalty):
 
     def largest_share(self, pull: Array) -> float:
         largest = float(np.max(np.abs(pull), initial=0.0))
-        # a few bits less, lest rounding takes the product beyond the edge
+        # a few bits less, so that rounding cannot take the product beyond the edge
         return 1.0 if largest <= self.absolute else self.absolute / largest * (1 - 4 * np.finfo(float).eps)
 
     def smoothed(self, delta: float) -> Penalty:
@@ -152,7 +152,7 @@ class Limits(Penalty):
         return Limits(self.limit, delta)
 
     def admitted(self, w: Array) -> Array:
-        # strictly inside where there is a barrier
+        # strictly inside if there is a barrier
         edge = self.limit * (1 - 1e-9 if self.delta > 0 else 1.0)
         return np.clip(w, -edge, edge)
 

@@ -1,4 +1,4 @@
-"""A problem of two classes as a sum over rows, for solvers that step on batches of them."""
+"""A problem of two classes as a sum over rows, for solvers that step on batches of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest loss of rows known up to sets, as problems: which class of them the settings and the sets ask for."""
+"""Worst-case losses of rows known up to sets: the choice of the problem class by settings and sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from holdfast.uncertainty.filtering import enlarged, filtered
 
 @dataclass(frozen=True)
 class RobustRisk:
-    """A worst-case loss plus a penalty, before rows are known; `RobustLinearClassifier` documents the fields."""
+    """A worst-case loss plus a penalty, before the rows are given; `RobustLinearClassifier` documents the fields."""
 
     loss: Loss
     uncertainty: UncertaintySet | None
@@ -42,7 +42,7 @@ class RobustRisk:
     filter_threshold: float
     fit_intercept: bool
     quoted: Callable[..., str]
-    """Returns the call of the estimator with the parameters that are named, for errors."""
+    """Returns the call of the estimator with the named parameters, for error messages."""
 
     def __post_init__(self) -> None:
         if self.multiclass == "joint":
@@ -53,7 +53,7 @@ class RobustRisk:
         fits = {
             "loss": self.loss.jointly() is not None,
             "penalty": self.penalty == "l2",
-            # without a ridge classes that can be separated are pushed apart without end
+            # without a ridge, separable classes are pushed apart without limit
             "alpha": self.penalty != "l2" or self.alpha > 0,
             "kappa": self.kappa == 1,
             "ambiguity": self.ambiguity is None,
@@ -84,7 +84,7 @@ class RobustRisk:
             return [self._joint(rows_of(X), labelled, worst)], share
         flips, middles = self._flips(labelled), None
         if worst is not None and (self.kappa < 1 or flips is not None or self._has_errors):
-            # a label and its opposite see the same set if it lies around its row, and so do weights and their errors
+            # a label and its opposite face the same set if it is centred on its row; so do weights and their errors
             centred, worst = worst.centred(X)
             X, middles = centred, (None if centred is X else centred - X)
             self._check_symmetric(worst, flips)
@@ -142,7 +142,7 @@ class RobustRisk:
         return {"penalty": Lasso(self.alpha) if self.penalty == "l1" else Limits(1 / self.alpha)}
 
     def _flips(self, labelled: LabelledRows) -> Array | None:
-        """Return the weight of labels that may flip, one number or one for each class; None for no labels."""
+        """Return the weight of labels that may flip, in all or for each class; None if none may."""
         if self.ambiguity is None:
             return None
         totals = np.bincount(labelled.codes, labelled.counts, len(labelled.classes)).astype(np.float64)
@@ -150,7 +150,7 @@ class RobustRisk:
         return budgets if np.any(budgets > 0) else None
 
     def _check_sets(self, worst: RowSets | None, cloud: RowSets | None) -> None:
-        """Raise where no certified fit is known for these sets under these settings."""
+        """Raise if no certified fit is known for the sets under the settings."""
         is_joint = self.multiclass == "joint"
         is_plain = self.kappa == 1 and cloud is None and not self._has_errors and not is_joint
         if worst is not None and not worst.has_origin and not is_plain:
@@ -210,7 +210,7 @@ class RobustRisk:
                 continue
             w, b = problem.split(point)
             t, pushed = problem.sets.recession(w), problem.push_of(w)
-            # noise that is averaged over costs more and more as weights grow, and so does what is outside of the loss
+            # averaged noise costs more and more as weights grow, and so does the part outside of the loss
             grows = (1 - self.kappa) * (t + pushed) if problem.loss.is_worst_case else t + (1 - self.kappa) * pushed
             clear = (problem.signs * (problem.rows.dot(w) + b) > t + pushed) & (grows == 0)
             if np.all(clear[problem.weights > 0]):

@@ -1,4 +1,4 @@
-"""Worst-case problems with a hinge rounded by a hyperbola, seen so that a solver may keep the hyperbolas' slopes."""
+"""Worst-case problems with a hinge rounded by a hyperbola, in a form that lets a solver keep the hyperbolas' slopes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from holdfast._problems.margin_scale import MarginScaleProblem
 from holdfast.losses.hyperbolic_hinge import HyperbolicHinge
 
 STEEPEST = 1 - 1e-6
-"""No slope that is kept is nearer to 1: rows that are well on one side could not come back."""
+"""Kept slopes are clipped to this size, because rows with slopes nearer to 1 could not come back."""
 
 
 class RoundedMargins:
-    """A margin-scale problem as `Rounded`."""
+    """A margin-scale problem in the form of `Rounded`."""
 
     def __init__(self, problem: MarginScaleProblem):
         self.problem = problem
@@ -34,7 +34,7 @@ class RoundedMargins:
 
 
 class RoundedMarginModel:
-    """The same at a point."""
+    """A rounded margin-scale problem at a point."""
 
     @np.errstate(over="ignore", invalid="ignore")  # a step too long is told from its infinite value
     def __init__(self, problem: MarginScaleProblem, parameters: Array):
@@ -53,7 +53,7 @@ class RoundedMarginModel:
 
     @property
     def slopes(self) -> Array:
-        """Those of the rows, then those of the sets."""
+        """The slopes of the rows, followed by those of the sets."""
         return self.kept(np.append(self.loss.slope_of_root(self.x), self.problem.sets.root_slopes(self.w)))
 
     @staticmethod
@@ -64,7 +64,7 @@ class RoundedMarginModel:
         n = len(self.x)
         problem = self.problem.having(sets=self.problem.sets.bent_by(slopes[n:]))
         bends = problem.weights * self.loss.bend_by(self.x, slopes[:n])
-        # rows that hardly bend cost as much as others
+        # rows with hardly any curvature would cost as much as others, so they are left out
         bends = np.where(bends <= self.loss.straight * np.max(bends, initial=0.0), 0.0, bends)
         return problem.hessian_of(self.w, self.weighted, bends, bends, bends)
 

@@ -47,7 +47,7 @@ class Learners(ABC):
 
     @abstractmethod
     def outputs(self, X: Any, X_std: Array | None) -> Outputs:
-        """Return their outputs on rows, averaged over the noise of each entry."""
+        """Return the learners' outputs on rows, averaged over the noise of each entry."""
 
     def importances(self, means: Array, scales: Array) -> tuple[Array, Array]:
         """Return each owner's sum of absolute means, as a share of the total, and the deviation of its weights' sum.
@@ -116,7 +116,7 @@ class Stumps(Learners):
 
 
 class Ramps(Learners):
-    """-1 below a knot, 1 above the next one and linear in between, with averages in closed form."""
+    """-1 below a knot, 1 above the next knot and linear in between, with averages in closed form."""
 
     def __init__(self, knots: Sequence[Array], has_constant: bool, reason: str):
         super().__init__(has_constant, reason)

@@ -1,7 +1,7 @@
 """How near is a fit to the optimum? Lower bounds and gaps, recomputed from the data.
 
-What is minimised and how is known to nobody here: proofs take parameters, and guesses of dual weights, from anywhere. One
-module for each kind of problem registers what it proves in `certificate`; importing the package makes all of them known.
+No proof depends on the solver: proofs accept parameters, and guesses of dual weights, from any source. One module for
+each kind of problem registers its proof with `certificate`; importing the package registers all of them.
 """
 
 from holdfast._proofs import expected_softmax as expected_softmax

@@ -16,27 +16,27 @@ class Point(NamedTuple):
     gradient: Array
     slopes: Array
     bends: tuple[Any, Any, Any]
-    """The losses' second derivatives uu, ut and tt, or the sums of them that make the Hessian."""
+    """The losses' second derivatives uu, ut and tt, or the sums of them that form the Hessian."""
 
 
 class Scale(Protocol):
-    """The objective at (r w, b) as a function of x = (r, b), b being left out where there is no intercept."""
+    """The objective at (r w, b) as a function of x = (r, b), or of x = (r,) without an intercept."""
 
     start: Array
     enough: float
-    """An objective up to which any slopes will do, as 0 is bound enough."""
+    """At an objective up to this value any slopes will do: 0 is a good enough lower bound."""
 
     def evaluate(self, x: Array) -> Point:
-        """Return value, gradient and the losses' slopes in u and second derivatives."""
+        """Return the value, the gradient, and the losses' slopes in u and second derivatives."""
         ...
 
     def hessian(self, uu: Any, ut: Any, tt: Any) -> Array:
-        """Return the Hessian in x that these give."""
+        """Return the Hessian in x formed from the second derivatives."""
         ...
 
 
 class Ray(Scale, Protocol):
-    """One that keeps the slopes of its points."""
+    """A scale problem whose points keep the losses' slopes."""
 
     def moved_slopes(self, slopes: Array, step: Array, uu: Array, ut: Array) -> Array:
         """Return the slopes after a short step, to first order."""
@@ -46,15 +46,15 @@ class Ray(Scale, Protocol):
 def slopes_at_best_scale(ray: Ray) -> Array:
     """Return the slopes in u at the best scale and intercepts."""
     _, here, step = best_scale(ray, ray.evaluate(ray.start))
-    # the slopes follow so short a step linearly; any slopes will do for a proof, good ones for a tight one
+    # over so short a step the slopes are nearly linear; any slopes give a valid bound, good slopes a tight one
     return ray.moved_slopes(here.slopes, step, *here.bends[:2]) if np.any(step) else here.slopes
 
 
 def best_scale(ray: Scale, here: Point) -> tuple[Array, Point, Array]:
-    """Return an x near the best one, what is known there, and the step that is left to it, 0 where none is worth taking.
+    """Return an x near the best one, the point there, and the remaining step to the best x (0 if not worth taking).
 
-    `here` is what is known at the start. A problem in few numbers, O(n_samples) a step. It makes w'gradient = 0 and the slope
-    in b vanish, whereby the gap is of second order in the error of w.
+    `here` is the point at the start. The problem has few unknowns and costs O(n_samples) a step. At its solution
+    w'gradient and the slope in b are 0, so the gap is of second order in the error of w.
     """
     x = ray.start
     for _ in range(100):
@@ -63,7 +63,7 @@ def best_scale(ray: Scale, here: Point) -> tuple[Array, Point, Array]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             move = _solved(ray.hessian(*here.bends), here.gradient)
             usable = bool(np.all(np.isfinite(move))) and float(here.gradient @ move) < 0
-        # where curvature vanishes, as far from any row's margin, only the signs of the slopes are of use
+        # where the curvature vanishes, as it does far from every row's margin, only the signs of the slopes are useful
         reach = np.append(x[0], np.ones(len(x) - 1))
         step = move if usable else -0.5 * np.sign(here.gradient) * reach
         step *= min(1.0, float(np.min(np.append(0.9 * x[0], np.full(len(x) - 1, 3.0)) / np.maximum(abs(step), 1e-300))))
@@ -78,7 +78,7 @@ def best_scale(ray: Scale, here: Point) -> tuple[Array, Point, Array]:
 
 
 def _improved(ray: Scale, x: Array, here: Point, step: Array) -> tuple[Array, Point] | None:
-    """Return x + step, or with half, a quarter ... of the step, where that is lower; None where nothing is."""
+    """Halve the step until the objective is lower; return x + step and the point there, or None if it never is."""
     for _ in range(30):
         there = ray.evaluate(x + step)
         at_rounding = there.value <= here.value * (1 + 1e-15)

@@ -1,4 +1,4 @@
-"""What is proved of a fit: its objective recomputed from the data, and a number that no other fit can go below."""
+"""The certificate of a fit: its objective, recomputed from the data, and a lower bound on the objective of any fit."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from holdfast._proofs.consistency import consistent
 from holdfast._proofs.pulls import sizes_of_sums
 
 UNGUESSED = 1e-6
-"""Smoothing whose slopes are taken for dual weights where nobody has a better guess."""
+"""Smoothing of the losses whose slopes serve as dual weights when no better guess is given."""
 INEXACT = 2e-11
-"""What a loss that is an integral without a closed form may be off by."""
+"""Largest error of a loss that is an integral without a closed form."""
 
 
 class Certificate(NamedTuple):
-    """What is proved about a point."""
+    """The objective at a point and the lower bound that was proved."""
 
     objective: float
-    """The objective there."""
+    """The objective at the point."""
     lower_bound: float
-    """A number that no parameters can go below, up to rounding; -inf where none is known."""
+    """A lower bound on the objective at any parameters, up to rounding; -inf where none is known."""
     gap: float
     """(objective - lower_bound) / max(objective, floor), never negative."""
     norm_bound: float = np.inf
-    """A number that the optimal weights' l2 norm cannot exceed; inf where none is known."""
+    """An upper bound on the optimal weights' l2 norm; inf where none is known."""
     dual: Array | None = None
-    """The dual weights, times the rows' own, that prove the bound, shape (n_samples,) or (n_samples, n_classes)."""
+    """The dual weights that prove the bound, times the row weights; shape (n_samples,) or (n_samples, n_classes)."""
 
 
 @singledispatch
 def certificate(problem: LinearProblem, w: Array, b: Any, dual: DualGuess | None = None) -> Certificate:
     """Return the objective at (w, b), a lower bound on the optimum, and their relative distance.
 
-    `dual` is a guess of the dual weights that replaces the slopes at (w, b); it is checked like them.
+    `dual` is a guess of the dual weights that replaces the slopes at (w, b); it is checked in the same way.
     """
     raise NotImplementedError(f"No certificate is known for {type(problem).__name__}.")
 
 
 @certified_gap.register
 def gap_of(problem: LinearProblem, parameters: Array) -> tuple[float, float]:
-    """Return objective and gap for solvers that report them as they go."""
+    """Return the objective and the gap, for solvers that report their progress."""
     proof = certificate(problem, *problem.split(parameters))
     return proof.objective, proof.gap
 
@@ -61,9 +61,9 @@ def certified(
     norm_bound: float = np.inf,
     dual: Array | None = None,
 ) -> Certificate:
-    """Return what an objective and a lower bound prove, every loss being nonnegative.
+    """Return the certificate of an objective and a lower bound, for nonnegative losses.
 
-    A bound above the objective by more than `rounding()` says proves a fault in this library, and raises.
+    A bound that exceeds the objective by more than rounding allows reveals a fault in this library, and raises.
     """
     bound = max(bound, 0.0) if bound > -np.inf else bound
     bound = consistent(objective, bound, rounding)
@@ -72,7 +72,7 @@ def certified(
 
 
 def rounding_at(problem: LinearProblem, w: Array, b: Any) -> float:
-    """Return what rounding of scores and pulls may add to a lower bound, or take from the objective, at (w, b)."""
+    """Return how much rounding of scores and pulls may raise a lower bound, or lower the objective, at (w, b)."""
     c = problem.weights
     weight, largest = float(np.sum(c)), np.max(np.abs(np.atleast_2d(w)), axis=0)
     scores = weight * float(1.0 + np.max(np.abs(b))) + float(sizes_of_sums(problem, c) @ largest)

@@ -1,4 +1,4 @@
-"""The bound by dual weights for two classes: their slopes at the best scale, balanced and shrunk until they are feasible."""
+"""The dual lower bound for two classes: slopes at the best scale, balanced and shrunk to feasible dual weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from holdfast._proofs.pair_constraints import PairConstraint, dual_objective
 from holdfast._proofs.pulls import balanced, sizes_of_sums, without_exact_pull
 
 Bound = tuple[float, Array]
-"""A lower bound, and the dual weights times the rows' own that prove it."""
+"""A lower bound, and the dual weights, times the row weights, that prove it."""
 
 
 class BinaryRay:
-    """The objective at (r w, b) of a plain problem; rows are gone through in stretches, and nothing is kept of them."""
+    """The objective at (r w, b); rows are processed in stretches, and nothing is stored per row."""
 
     def __init__(self, problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float):
         self.problem, self.scores, self.t = problem, scores, t
@@ -26,7 +26,7 @@ class BinaryRay:
         self.start = np.array([1.0, b] if problem.fit_intercept else [1.0])
 
     def arguments(self, part: slice, x: Array) -> tuple[Array, Array]:
-        """Return deficits and scales of some rows."""
+        """Return the margin deficits and the scales of some rows."""
         moved = x[0] * self.scores[part]
         moved += x[1] if len(x) > 1 else 0.0
         moved *= self.problem.signs[part]
@@ -34,7 +34,7 @@ class BinaryRay:
         return moved, x[0] * (self.t[part] if self.t.ndim else self.t)
 
     def evaluate(self, x: Array) -> Point:
-        """Return value, gradient and the sums that make the Hessian, without slopes."""
+        """Return the value, the gradient and the sums that form the Hessian, but no slopes."""
         sums = np.zeros(6)
         for part in stretches(len(self.scores)):
             sums += self._sums(part, x)
@@ -58,7 +58,7 @@ class BinaryRay:
         return np.array([[rr, rb], [rb, bb]])[: len(self.start), : len(self.start)]
 
     def slopes_at(self, x: Array) -> Array:
-        """Return the slopes in u there."""
+        """Return the losses' slopes in u at x."""
         slopes = np.empty(len(self.scores))
         for part in stretches(len(slopes)):
             slopes[part] = self.problem.loss.tangent(*self.arguments(part, x))[1]
@@ -66,7 +66,7 @@ class BinaryRay:
 
 
 def is_plain(problem: MarginScaleProblem) -> bool:
-    """Return whether rows share one scale and ask for a margin of 1 of a loss whose budgets can be summed up front."""
+    """Return whether rows share one scale and the target margin 1, and the loss lets budgets be summed in advance."""
     shares = problem.sets.is_common and problem.sets.is_symmetric and problem.sets.is_sublinear
     wants_one = problem.push is None and np.ndim(problem.target) == 0 and float(problem.target) == 1.0
     return bool(shares and wants_one and problem.loss.is_homogeneous)
@@ -75,7 +75,7 @@ def is_plain(problem: MarginScaleProblem) -> bool:
 def bound_at_best_scale(
     problem: MarginScaleProblem, scores: Array, t: Array, w: Array, b: float
 ) -> tuple[float | None, float, Array]:
-    """Return the objective at (w, b) if it was found on the way, a bound on the optimum, and the dual weights that prove it."""
+    """Return the objective at (w, b) (None if not computed), a lower bound on the optimum, and its dual weights."""
     ray = BinaryRay(problem, scores, t, w, b)
     here = ray.evaluate(ray.start)
     x, _, step = best_scale(ray, here)
@@ -90,7 +90,7 @@ def _has_exact_directions(problem: MarginScaleProblem) -> bool:
 
 
 class SharedBudgets:
-    """What all rows' budgets of one common set sum to, at multiples of dual weights whose class sums are balanced."""
+    """The sum of all rows' budgets of one common set, at multiples of dual weights whose class sums are balanced."""
 
     def __init__(self, ray: BinaryRay, x: Array):
         self.problem = problem = ray.problem
@@ -108,7 +108,7 @@ class SharedBudgets:
             self.factors = ratio(np.min(sums[0]), sums[0])
 
     def dual_scale(self, multiples: Array) -> Array:
-        """Return a number that the sum of budgets is at least, for a vector of one multiple."""
+        """Return a lower bound on the sum of budgets at one multiple of the dual weights (a vector of length 1)."""
         k = self.factors * multiples[0]
         cut = 1.0 - k
         if np.all(cut <= (SHORT_CUT if self.is_known else 0.0)):
@@ -122,14 +122,14 @@ class SharedBudgets:
 
 
 def by_class(problem: MarginScaleProblem, part: slice, *numbers: Array) -> Array:
-    """Return the weighted sums over some rows of the negative and of the positive class, one line for each kind of numbers."""
+    """Return weighted sums over the negative and over the positive rows of a part, one line for each of `numbers`."""
     c, is_positive = problem.weights[part], problem.signs[part] > 0
     sides = np.stack([np.where(is_positive, 0.0, c), np.where(is_positive, c, 0.0)])
     return np.stack([sides @ one for one in numbers])
 
 
 def _bound_by_sums(problem: MarginScaleProblem, ray: BinaryRay, x: Array, w: Array) -> Bound:
-    """Return what the slopes at x prove where budgets enter by their sum; of the vectors made on the way only they are kept."""
+    """Return the bound from the slopes at x when only the sum of budgets matters, storing few vectors."""
     budgets = SharedBudgets(ray, x)
     negative, positive = budgets.factors
     share_of = np.where(problem.signs > 0, positive, negative) * problem.weights
@@ -140,7 +140,7 @@ def _bound_by_sums(problem: MarginScaleProblem, ray: BinaryRay, x: Array, w: Arr
     one = np.ones(1)
     sizes = None if problem.sets.is_isotropic else sizes_of_sums(problem, share_of * budgets.slopes)
     constraint = PairConstraint(lambda: problem.sets, one, one, V, problem.sets.support(w), w, problem.alpha, sizes)
-    # such a loss is homogeneous, and so is what its slopes are worth
+    # the loss is homogeneous, so its dual value is too
     worth = float(budgets.factors @ budgets.sums[-1])
     bound, share = dual_objective(budgets, [constraint], lambda k: k * worth)
     share_of *= budgets.slopes
@@ -149,7 +149,7 @@ def _bound_by_sums(problem: MarginScaleProblem, ray: BinaryRay, x: Array, w: Arr
 
 
 def bound_of_guess(problem: MarginScaleProblem, guess: DualGuess) -> Bound:
-    """Return the dual objective of the guess made feasible, and the dual weights times the rows' own that prove it."""
+    """Make the guess feasible; return its dual objective and its dual weights times the row weights."""
     c, y = problem.weights, problem.signs
     a = np.clip(guess.slopes, 0.0, 1.0)
     if problem.alpha == 0:

@@ -1,4 +1,4 @@
-"""The proof for several classes at once under noise: by the ridge, from tangents of the rows' losses."""
+"""The proof for several classes at once under noise: tangents of the rows' losses and the ridge bound the objective."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from holdfast._proofs.certificate import Certificate, certificate, certified, ro
 from holdfast._proofs.pairwise_certificate import deficits
 
 UNSEEN = 1e-11
-"""Share of the objective that intercepts which are not quite the best may cost the bound."""
+"""Share of the objective that the bound may lose to suboptimal intercepts."""
 MOST_STEPS = 20
-"""Newton steps for the intercepts; where a solver has ended one or two are enough."""
+"""Largest number of Newton steps for the intercepts; at a solver's result one or two suffice."""
 UNFELT = 1e-2
-"""The same as a share of what the weights, which are not quite the best either, cost it."""
+"""Share of the gap, due mainly to suboptimal weights, that the bound may lose to suboptimal intercepts."""
 QUICK = 1e-2
-"""A step that leaves less than this share of the imbalance had a good Hessian."""
+"""If a step leaves less than this share of the imbalance, its Hessian is kept for the next step."""
 
 
 @certificate.register
 def certificate_of_softmax(
     problem: ExpectedSoftmaxProblem, W: Array, b: Array, dual: DualGuess | None = None
 ) -> Certificate:
-    r"""Return what is proved at (W, b) about expected losses of all classes at once.
+    r"""Return the certificate at (W, b) for expected losses of all classes at once.
 
-    Tangents of the rows' losses and of the noise's deviations, with the ridge, are a quadratic minorant of the objective. Its
-    minimum lies :math:`|\nabla_W P|^2 / (4\alpha)` below the objective; to be deducted is what the remaining slopes in the
-    intercepts can earn over the range that the best ones must lie in. Three passes over the rows, one more for each step that
-    the intercepts take.
+    Tangents of the rows' losses and of the noise's deviations, with the ridge, form a quadratic minorant of the
+    objective. Its minimum lies :math:`|\nabla_W P|^2 / (4\alpha)` below the objective. The most that the remaining
+    slopes in the intercepts could gain, over the range where the best intercepts must lie, is deducted. The proof takes
+    three passes over the rows, and one more for each step of the intercepts.
     """
     W, b = W - W.mean(axis=0), b - b.mean()
     scores, t = problem.rows.dot(np.ascontiguousarray(W.T)), problem.by_row(problem.scale_table(W))
@@ -48,10 +48,10 @@ def certificate_of_softmax(
     for _ in range(MOST_STEPS):
         if here.cost_of_intercepts(farthest) <= max(UNSEEN * objective, UNFELT * (objective - here.lowest)):
             break
-        # steps so near the best intercepts share one Hessian, unless they turn out not to be that near
+        # near the best intercepts one Hessian serves several steps; it is renewed after a step that gains little
         bend = here.bend_of_intercepts() if bend is None else bend
         step = solve_scaled(bend, -here.pulls.sum(axis=0))
-        # one number added to all intercepts changes nothing
+        # adding a constant to all intercepts changes no loss
         there = _Minorant(problem, scores, here.guess, here.b - step + step.mean(), here.log_shares)
         if not there.imbalance < here.imbalance:
             break
@@ -82,17 +82,17 @@ class _Minorant:
 
     @cached_property
     def imbalance(self) -> float:
-        """How far the rows' pulls at the intercepts, which the ridge does not hold, are from adding up to 0."""
+        """How far the rows' pulls on the intercepts are from summing to 0; the ridge does not bear them."""
         return float(np.sum(np.abs(self.pulls.sum(axis=0)))) if self.problem.fit_intercept else 0.0
 
     def cost_of_intercepts(self, farthest: float) -> float:
-        """Return what intercepts that differ by `farthest` at most can earn."""
-        # pulls add up to 0 over the classes: of all of them half is up, half down
+        """Return how much intercepts that differ by at most `farthest` could lower the minorant."""
+        # pulls sum to 0 over the classes, so upward and downward pulls are equal in total
         return 0.5 * self.imbalance * (farthest + float(np.ptp(self.b))) if self.imbalance > 0 else 0.0
 
     @cached_property
     def lowest(self) -> float:
-        """The minimum over all weights, if no other intercepts were better."""
+        """The minorant's minimum over all weights, with the intercepts fixed."""
         problem, guess = self.problem, self.guess
         bearing = problem if guess.sets is None else problem.having(sets=guess.sets)
         outward = bearing.outward(guess.direction, self.by_t)[0]
@@ -104,7 +104,7 @@ class _Minorant:
         return at_zero - float(np.sum(np.square(missed))) / (4 * problem.alpha)
 
     def bound(self, farthest: float) -> float:
-        """Return the minimum over all weights, and over intercepts up to the farthest that may be optimal."""
+        """Return a lower bound over all weights, and over all intercepts that may be optimal."""
         return self.lowest - self.cost_of_intercepts(farthest)
 
     def bend_of_intercepts(self) -> Array:
@@ -124,11 +124,11 @@ class _Minorant:
 
 
 def _farthest_intercepts(problem: ExpectedSoftmaxProblem, objective: float) -> float:
-    """Return how much the best intercepts of two classes can differ: a row's loss is at least any rival's lead over it."""
+    """Bound the difference of two best intercepts: a row's loss is at least any rival's lead over its own class."""
     if not problem.fit_intercept:
         return 0.0
     c, weights = problem.weights, problem.class_weights()
-    # the ridge bounds W, and the difference of two rows of W is at most the root of 2 times as long
+    # the ridge bounds |W|; the difference of two rows of W is at most sqrt(2) |W| long
     reach = np.sqrt(2 * objective / problem.alpha)
     rows_norm = np.sqrt(float(np.sum(problem.rows.square_sums(c))) * float(c.sum()))
     return float((objective + reach * rows_norm) / weights.min())

@@ -1,4 +1,4 @@
-"""The proof for rows whose features are deleted within a budget."""
+"""The proof for rows whose features may be deleted within a budget."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from holdfast._proofs.consistency import consistent
 
 
 class DeletionProof(NamedTuple):
-    """What is proved about weights and an intercept."""
+    """The objective of weights and an intercept, and the lower bound that was proved."""
 
     objective: float
     lower_bound: float
-    """A number that no weights can go below."""
+    """A lower bound on the objective of any weights."""
     gap: float
     """(objective - lower_bound) / max(objective, margin), for weights that sum to 1."""
 
     @classmethod
     def of(cls, problem: FeatureDeletionProblem, objective: float, bound: float) -> DeletionProof:
-        """Return what a lower bound proves of an objective."""
+        """Return the proof that an objective and a lower bound give."""
 
         def rounding() -> float:
             sizes = np.sqrt(float(problem.weights.sum()) * problem.rows.square_sums(problem.weights))
@@ -37,15 +37,16 @@ class DeletionProof(NamedTuple):
 
 
 def deletion_bound(problem: FeatureDeletionProblem, slopes: Array, deleted: Any) -> float:
-    r"""Return a number that no weights can go below, whatever the guess, from the data alone.
+    r"""Return a lower bound on the objective of any weights, valid for every guess and computed from the data alone.
 
     For :math:`0 \le \pi_i \le c_i` with :math:`\sum_i y_i \pi_i = 0` and shares d in [0, 1] worth no more than the capacity
     in every row,
 
     .. math:: \sum_{ij} \pi_i (1 - d_{ij}) \gamma v_j / P - C \Bigl\| \sum_i \pi_i y_i\, x_i \circ (1 - d_i) \Bigr\|_1
 
-    bounds (4) from below. A guess is made such a point: the larger class shrinks to the smaller, and so do deletions to the
-    capacity. It bounds (3) too where every :math:`d_i` is a mean of sets that the adversary of (3) may delete.
+    bounds (4) from below. To make a guess feasible, the dual weights of the heavier class are shrunk until the class
+    sums are equal, and deletions are shrunk to the capacity. The expression also bounds (3) where every :math:`d_i` is
+    a mean of sets that the adversary of (3) may delete.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ def deletion_bound(problem: FeatureDeletionProblem, slopes: Array, deleted: Any)
 
 
 def _shares(guess: Any) -> Any:
-    """Return a guess as shares from 0 to 1, sparse where it is."""
+    """Return a guess clipped to shares in [0, 1], sparse if the guess is."""
     if not sparse.issparse(guess):
         return np.clip(np.nan_to_num(guess), 0.0, 1.0)
     found = sparse.csr_array(guess)
@@ -81,7 +82,7 @@ def _shares(guess: Any) -> Any:
 
 
 def deletion_proof(problem: FeatureDeletionProblem, w: Array, b: float, slopes: Array, deleted: Any) -> DeletionProof:
-    """Return what a dual guess, as `deletion_bound` takes it, proves of weights and an intercept."""
+    """Return the proof for weights and an intercept, with the lower bound of a dual guess (see `deletion_bound`)."""
     return DeletionProof.of(problem, problem.objective(w, b), max(deletion_bound(problem, slopes, deleted), 0.0))
 
 

@@ -12,24 +12,24 @@ from holdfast._problems.linear import LinearProblem
 from holdfast._problems.margin_scale import MarginScaleProblem
 
 KINK = 1e-12
-"""Smoothing at which the best intercept of w = 0 is sought: none to speak of."""
+"""Smoothing at which the best intercept of w = 0 is sought: negligible."""
 MOST_STEPS = 60
-"""Steps after which a bracket that is halved each time has shrunk to rounding."""
+"""Number of steps after which a bracket that is halved each time has the width of a rounding error."""
 
 
 @singledispatch
 def best_constant(problem: LinearProblem, b: Any) -> Any:
-    """Return the best intercept at w = 0, sought from b on."""
+    """Return the best intercept at w = 0; the search starts at b."""
     raise NotImplementedError(f"No best constant is known for {type(problem).__name__}.")
 
 
 @best_constant.register
 def best_constant_of_two(problem: MarginScaleProblem, b: float) -> float:
-    """Return the one of two classes."""
+    """Return the best intercept of two classes at w = 0."""
     w = np.zeros(problem.rows.n_features)
     near = problem.having(loss=problem.loss.smoothed(KINK), push=None)
     if np.ndim(problem.target) == 0:
-        # rows of a class are all alike there
+        # at w = 0 all rows of a class are alike
         near = near.of_classes(problem.rows, np.array(problem.class_weights()))
         return best_intercept(near, w, np.zeros(2), np.zeros(()), b)
     return best_intercept(near, w, np.zeros(len(near.signs)), near.sets.support(w), b)
@@ -38,10 +38,10 @@ def best_constant_of_two(problem: MarginScaleProblem, b: float) -> float:
 def best_intercept(
     problem: MarginScaleProblem, w: Array, scores: Array, t: Array, b: float, n_steps: int = MOST_STEPS
 ) -> float:
-    """Return the b at which the slope in b vanishes to rounding, or what so many steps lead to.
+    """Return the b at which the slope in b is 0 up to rounding, or the b reached after `n_steps` steps.
 
-    Newton inside a bracket. Where that leads out of it, the next b is where the tangents at its ends cross or, every other
-    time, its middle.
+    Newton's method inside a bracket. If a step leaves the bracket, the next b is, in turn, the crossing of the tangents
+    at its ends or its midpoint.
     """
     y, c = problem.signs, problem.weights
     pushed = problem.kappa * problem.push_of(w)
@@ -66,7 +66,7 @@ def best_intercept(
 
 
 def _crossing(low: tuple[float, float, float], high: tuple[float, float, float]) -> float:
-    """Return where two tangents cross, each given by its place, value and slope: at a kink between them if there is but one."""
+    """Return where two tangents (place, value, slope) cross: at the kink, if there is just one between them."""
     (a, f, g), (b, p, q) = low, high
     there = a + (p - f - q * (b - a)) / (g - q)
     return there if a < there < b else 0.5 * (a + b)

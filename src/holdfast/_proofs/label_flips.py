@@ -16,16 +16,16 @@ from holdfast._proofs.objectives import objective_at
 from holdfast._proofs.pulls import Columns, drawn_to, exact_columns
 
 NEGLIGIBLE = 1e-10
-"""Share of a row that a proof leaves out: of a label flipped to no more than this, or to all but this."""
+"""Shares of a flip up to this count as 0, and shares within this of 1 count as 1."""
 
 
 @certificate.register
 def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
-    r"""Return what is proved at (w, b) about rows whose labels may flip.
+    r"""Return the certificate at (w, b) for rows whose labels may flip.
 
-    Any shares :math:`\delta` within the budgets bound the objective from below by that of a problem without flips, in which row
-    i counts :math:`c_i (1 - \delta_i)` with its label and :math:`c_i \delta_i` with the other one; what is proved of that is
-    proved of this. At the best shares the two optima are equal.
+    For any shares :math:`\delta` within the budgets, the objective is at least that of a problem without flips in which
+    row i has weight :math:`c_i (1 - \delta_i)` with its own label and :math:`c_i \delta_i` with the other label. A
+    lower bound for the latter problem is therefore a lower bound here. At the best shares the two optima are equal.
     """
     c, y, loss = problem.weights, problem.signs, problem.flipping
     scores, t = problem.rows.dot(w), problem.sets.support(w)
@@ -59,7 +59,7 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
         None if dual.sets is None else dual.sets.take(both),
     )
     if problem.fit_intercept and min(plain.class_weights()) == 0:
-        # all rows are of one class now
+        # only one class is left
         return certified(objective, 0.0, problem.floor, rounding, problem.norm_bound(w))
     proof = certificate(plain, w, b, guess)
     weights = None
@@ -71,9 +71,9 @@ def flipped_certificate(problem: LabelFlipProblem, w: Array, b: float, dual: Dua
 
 
 def dearest_flips(worth: Array, counts: Array, budget: float) -> float:
-    r"""Return :math:`\min_{\lambda \ge 0} K\lambda + \sum_i n_i (g_i - \lambda)_+`, the most that labels worth a budget K cost.
+    r"""Return :math:`\min_{\lambda \ge 0} K\lambda + \sum_i n_i (g_i - \lambda)_+`, the largest cost of flips for K.
 
-    Any price :math:`\lambda` bounds it from above; the best one is 0 or the worth g of some row.
+    Any price :math:`\lambda \ge 0` gives an upper bound; the best price is 0 or the cost g of flipping some row.
     """
     falling = np.argsort(-worth)[: np.count_nonzero(worth > 0)]
     prices, n = worth[falling], counts[falling]
@@ -82,9 +82,9 @@ def dearest_flips(worth: Array, counts: Array, budget: float) -> float:
 
 
 def _borne_by_flips(problem: LabelFlipProblem, share: Array, own: Array, other: Array) -> Array:
-    """Return shares near `share` at which rows pull in no exact direction, nor on the intercept, nor beyond the budgets.
+    """Return shares near `share`, within the budgets, whose pulls on exact directions and the intercept cancel.
 
-    No set can bear such a pull. Labels that flip in part make up for it, each by its room to move.
+    No set can bear a pull along them. Labels that flip in part are adjusted, each in proportion to its room to move.
     """
     Z = exact_columns(problem)
     if Z is None:

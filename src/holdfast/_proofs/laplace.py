@@ -1,4 +1,4 @@
-"""Proof of how close the means and scales of a vote are to the best ones."""
+"""The proof for the means and scales of a vote: how near their objective is to the optimum."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ SEARCH_STEPS = 60
 POLISHINGS = 6
 """Largest number of Newton steps towards the best means for given scales."""
 PULL_ACCURACY = 1e-8
-"""These steps end when the pulls, relative to their limits, are exact to this number."""
+"""The Newton steps end when the pulls, relative to their limits, have at most this error."""
 SETTLED = 1e-10
-"""The search ends when the scales cost the dual bound no more than this share."""
+"""The search ends when better scales could raise the dual bound by no more than this share of it."""
 MINOR = 0.01
-"""It ends, too, when they cost no more than this share of all that the bound lacks."""
+"""It also ends when better scales could close no more than this share of the gap."""
 
 
 class LaplaceProof(NamedTuple):
-    """Objective of means and scales, and what is proved about it."""
+    """The objective of means and scales, and the lower bound that was proved."""
 
     objective: float
     lower_bound: float
@@ -42,7 +42,7 @@ def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplacePr
     .. math:: F \ge \sum_i c_i \ell_*(q_i) - q_i c_i o_i + \sum_k \min_s \Bigl[ \frac{s}{\tau_k} \eta(\tau_k g_k)
               - \ln \frac{s}{\tau_k} - 1 - \sum_i c_i q_i \ln(1 - x_{ik}^2 s^2) \Bigr], \quad \eta(a) = (1-|a|)(1 - \ln(1-|a|)).
 
-    The q are slopes of the loss near the parameters, made smaller if g is too large.
+    The q are the loss's slopes near the parameters, shrunk if g is too large.
     """
     delta, s = problem.split(parameters)
     log_means = problem.outputs.stated_log_means(s)
@@ -64,9 +64,9 @@ def laplace_certificate(problem: LaplaceProblem, parameters: Array) -> LaplacePr
 def polished_slopes(problem: LaplaceProblem, delta: Array, s: Array, logs: Array) -> Array:
     r"""Return slopes of the loss at means that are closer to the best ones for these scales.
 
-    At the solver's last point the pulls g of large means exceed their limits by the error of the gradient. Shrinking all q to
-    meet the limits would cost the bound just as much. After Newton steps in the means it costs the square of that, as an exact
-    pull has :math:`|g_k| \tau_k = 1 - e^{-|\delta_k| / s_k}`.
+    At the solver's last point the pulls g of large means exceed their limits by the error of the gradient. Shrinking
+    all q to meet the limits would lower the bound by as much. After Newton steps in the means, shrinking lowers it only
+    by the square of that error, for at the best means :math:`|g_k| \tau_k = 1 - e^{-|\delta_k| / s_k}`.
     """
     best, least, solve, tau = problem.loss.slope(logs), np.inf, None, problem.prior_scales
     q = best
@@ -91,10 +91,10 @@ def polished_slopes(problem: LaplaceProblem, delta: Array, s: Array, logs: Array
 def dual_bound(
     problem: LaplaceProblem, q: Array, s: Array, log_means: Array | None = None, objective: float = -np.inf
 ) -> float:
-    """Return a lower bound of F from slopes q of the loss.
+    """Return a lower bound on F from slopes q of the loss.
 
-    The search for scales starts at s, with `log_means` its ln D. It does not go on for a small share of what the bound lacks
-    of `objective`.
+    The search for scales starts at s, where `log_means` is ln D. It ends when better scales could close only a small
+    share of the gap to `objective`.
     """
     slopes = problem.weights * q
     pulls = problem.outputs.transpose_dot(problem.signs * slopes)

@@ -13,17 +13,18 @@ from holdfast._proofs.pulls import Columns, drawn_to
 from holdfast.losses.laplace_law import LaplaceSum
 
 INVERSIONS = 40
-"""Largest number of Newton steps to the margins at which the losses have given slopes."""
+"""Largest number of Newton steps to the margins at which the losses have the given slopes."""
 FAR = 40.0
-"""Margins stay below so many deviations, where slopes count as 0."""
+"""Margins are capped at this many deviations; there, slopes count as 0."""
 BALANCED = 1e-10
-"""A pull counts as 0 if it is no larger than this share of its summands' absolute values."""
+"""A pull counts as 0 up to this share of the sum of its terms' absolute values."""
 
 
 def ground(rows: TailRows, u: Array) -> float:
-    """Return a lower bound of the losses alone, over all means.
+    """Return a lower bound on the losses alone, over all means.
 
-    It is made of slopes near those at u whose pulls cancel in every direction, to rounding. If there are none nearby, it is 0.
+    It comes from slopes, near those at u, whose pulls cancel in every direction up to rounding. If no nearby slopes do,
+    the bound from them is 0.
     """
     z = np.maximum(rows.A @ u, 0.0)
     budgets, reach = rows.weights * rows.peaks, FAR * rows.law.deviations
@@ -42,7 +43,7 @@ def ground(rows: TailRows, u: Array) -> float:
 
 
 def tail_objective(rows: TailRows, u: Array, sigma: float) -> float:
-    """Return divergence plus loss by their defining formulas."""
+    """Return the divergence plus the losses, by their defining formulas."""
     z = rows.A @ u
     law = LaplaceSum(np.abs(rows.A))
     losses = np.where(z >= 0, law.tail(z), 0.5 - law.density(np.zeros(len(z))) * z)

@@ -1,4 +1,4 @@
-"""Lines under losses, of which lower bounds are made."""
+"""Lines below the losses, which give lower bounds on the objective."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from holdfast._core.loss import Array, Loss
 
 
 class Proof(NamedTuple):
-    """Lines under the rows' losses: a (u - 1) + v + p t, summed with the rows' weights."""
+    """Lines a (u - 1) + v + p t below the rows' losses; bounds sum them with the row weights."""
 
     a: Array
     v: Array
     p: Array
 
     def shrunk(self, loss: Loss, factors: Array) -> Proof:
-        """Return lines with a multiplied by factors in [0, 1]; a loss that is at least `outside` * t lies above those too."""
+        """Return lines of slopes a times factors in [0, 1]; they lie below a loss that is at least `outside` * t."""
         if loss.has_dual:
             return dual_lines(loss, self.a * factors)
         return Proof(self.a * factors, self.v * factors, self.p * factors + loss.outside * (1 - factors))

@@ -1,4 +1,4 @@
-"""The proof for two classes: losses averaged over noise here, losses at worst points in a module of their own."""
+"""The proof for two classes under noise, where losses are averaged; `worst_case` has the proof for worst points."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from holdfast._proofs.objectives import objective_at
 from holdfast._proofs.worst_case import worst_case_certificate
 
 UNSEEN, TRIFLE = 1e-11, 0.01
-"""What an intercept short of the best may cost a bound: a share of the objective, or of what the bound lacks anyway."""
+"""How much a suboptimal intercept may lower a bound: a share of the objective, or of the gap that remains anyway."""
 
 
 @certificate.register
 def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: DualGuess | None = None) -> Certificate:
-    r"""Return what is proved at (w, b) about two classes.
+    r"""Return the certificate at (w, b) for two classes.
 
-    Two passes over the rows in float64, a third where the loss has an intercept but no dual. Where it has a dual, the
-    slopes :math:`a_i = \ell_u` at the best multiple of w and the best intercept are made dual feasible: class sums are
-    balanced by shrinking the larger, then with :math:`V = \sum c a y x`
+    It takes two passes over the rows in float64, a third with an intercept and a loss without a dual. Where the loss
+    has a dual, the slopes :math:`a_i = \ell_u` at the best multiple of w and the best intercept are made dual feasible:
+    the class sums are balanced by shrinking the larger, then with :math:`V = \sum c a y x`
 
     * without a ridge, a is scaled by the largest factor at which the noise's budgets :math:`\sum c\, p(a)` cover V;
-    * with one, the part of V that they do not cover costs its square over :math:`2\alpha`.
+    * with a ridge, the part of V that the budgets do not cover costs its square over :math:`2\alpha`.
 
-    Otherwise strong convexity is used: with a ridge, tangents of the losses give a quadratic minorant of the objective, whose
-    minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth; to be deducted is what the
-    remaining slope in b can earn over the range that the optimal intercept must lie in.
+    Otherwise strong convexity is used: with a ridge, tangents of the losses give a quadratic minorant of the objective,
+    whose minimum lies :math:`|\nabla_w P|^2 / (2\alpha)` below it where the sets are smooth. The most that the
+    remaining slope in b could gain, over the range where the optimal intercept must lie, is deducted.
     """
     if dual is not None:
-        # sets bear no more along a direction than their support there, whatever a guess says
+        # a scale below the support would claim that the sets bear more than they can, so it is raised to the support
         dual = dual._replace(scale=np.maximum(dual.scale, problem.sets.support(dual.direction)))
     if problem.has_kinks:
         return worst_case_certificate(problem, w, b, dual)
@@ -58,19 +58,19 @@ def binary_certificate(problem: MarginScaleProblem, w: Array, b: float, dual: Du
     if dual is not None:
         best = _Minorant(problem, scores, dual, b)
     for is_last in (False, True):
-        # one step is nearly always enough, and cheaper than the pass over the rows that tells what the bound lacks
+        # one step is nearly always enough, and it is cheaper than the pass over the rows that computes the gap
         if not best.is_balanced(objective, farthest, nearly=is_last):
             b, guess = (
                 best.next_intercept if not is_last else best_intercept(problem, w, scores, best.guess.scale, b),
                 best.guess,
             )
-            del best  # whose vectors make room for those of the next one
+            del best  # frees its memory for the next one
             best = _Minorant(problem, scores, guess, b)
     return certified(objective, best.bound(farthest), problem.floor, rounding, problem.norm_bound(pull))
 
 
 def _scores_and_pull(problem: MarginScaleProblem, w: Array) -> tuple[Array, Array | None]:
-    """Return the scores w'x of the rows and, where the norm bound needs it, the pull of `pull_per_class`, X being read once."""
+    """Return the scores w'x and, where the norm bound needs it, the pull of `pull_per_class`, in one pass over X."""
     rows = problem.rows
     if not problem.noise_bounds_norm:
         return rows.dot(w), None
@@ -92,7 +92,7 @@ class _Minorant:
     .. math:: \sum c\,(\ell + \ell_u (1 - u) - \ell_t T) - (V - \sum c\,\ell_t q)^\top v + \tfrac\alpha2 |v|^2,
               \qquad V = \sum c\,\ell_u y x;
 
-    the q that come nearest to V are taken.
+    q is chosen so that :math:`\sum c\,\ell_t q` is nearest to V.
     """
 
     def __init__(self, problem: MarginScaleProblem, scores: Array, guess: DualGuess, b: float):
@@ -105,10 +105,11 @@ class _Minorant:
         self.objective = float(c @ values) + 0.5 * problem.alpha * float(w @ w)
         """The objective at the guess's direction and b, where the guess's scales are those of the sets."""
         self.r = c * slopes
-        # lines are of slopes times u - 1, and the margin asked for may not be 1: at w = 0 they come to this
+        # `lines` uses slopes times u - 1, but the target margin may differ from 1: this is
+        # the value of the lines at w = 0
         np.subtract(problem.target, u, out=u)
         self.at_zero = float(c @ values) + float(self.r @ u)
-        # one number tells what all rows leave to one set
+        # if all rows share one set, the sum of their budgets suffices
         is_one = problem.sets.is_common and np.ndim(guess.scale) == 0
         self.budgets = np.atleast_1d(c @ scale_slopes) if is_one else c * scale_slopes
         self.at_zero -= float(np.sum(self.budgets * guess.scale))
@@ -119,14 +120,14 @@ class _Minorant:
 
     @property
     def next_intercept(self) -> float:
-        """Where a Newton step leads."""
+        """The intercept after one Newton step."""
         if self.curvature is None:
             return best_intercept(self.problem, self.guess.direction, self.scores, self.guess.scale, self.b, n_steps=1)
         return self.b + float(np.sum(self.r)) / self.curvature if self.curvature > 0 else self.b
 
     @cached_property
     def lowest(self) -> float:
-        """The minimum over v, b being as it is."""
+        """The minimum over v, with b fixed."""
         problem, guess, V = self.problem, self.guess, self.problem.rows.transpose_dot(self.r)
         missed = problem.sets.residual(V, self.budgets, guess.scale, guess.direction)
         if guess.sets is not None:
@@ -134,21 +135,21 @@ class _Minorant:
         return self.at_zero - float(missed @ missed) / (2 * problem.alpha)
 
     def bound(self, farthest: float) -> float:
-        """Return the minimum over v and all intercepts up to the farthest one that may be optimal."""
+        """Return a lower bound over v and over all intercepts that may be optimal."""
         return self.lowest - self.imbalance * (abs(self.b) + farthest)
 
     def is_balanced(self, objective: float, farthest: float, *, nearly: bool) -> bool:
-        """Return whether a better b would not tell, or next to nothing beside what the bound lacks anyway (`nearly`)."""
+        """Return whether a better b would gain too little to matter (`nearly`: too little beside the gap)."""
         cost = self.imbalance * (abs(self.b) + farthest)
         return cost <= UNSEEN * objective or (nearly and cost <= TRIFLE * (objective - self.lowest))
 
 
 def _farthest_intercept(problem: MarginScaleProblem, objective: float) -> float:
-    """Return how far from 0 the best intercept can be: losses sum to the objective at most, and each is at least u - 1."""
+    """Bound the best |b|: the losses sum to at most the objective, and each loss is at least u - 1."""
     if not problem.fit_intercept:
         return 0.0
     c, reach = problem.weights, np.sqrt(2 * objective / problem.alpha)
-    # sums of squares are known by now but for rows of different weights
+    # sums of squares are already known unless rows have different weights
     is_even = bool(np.all(c == c[0]))
     squares = float(c.sum()) * problem.rows.column_squares if is_even else problem.rows.square_sums(c)
     rows_norm = np.sqrt(float(np.sum(squares)) * float(c.sum()))

@@ -16,7 +16,7 @@ from holdfast._proofs.pairwise_certificate import deficits, proved_by
 def certificate_of_the_most_dangerous(
     problem: MaxOfPairsProblem, W: Array, b: Array, dual: DualGuess | None = None
 ) -> Certificate:
-    """Return what is proved at (W, b) about losses of all classes at once, as for sums over pairs. Two passes over the rows."""
+    """Return the certificate at (W, b) for losses of all classes at once, as for sums over pairs, in two passes."""
     W, b = W - W.mean(axis=0), b - b.mean()
     if dual is None:
         dual = problem.smoothed(UNGUESSED).dual_guess(problem.join(W, b))

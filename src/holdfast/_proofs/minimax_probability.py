@@ -1,4 +1,4 @@
-"""What is proved of the weights of a minimax probability machine."""
+"""The proof for the weights of a minimax probability machine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from holdfast._proofs.consistency import agreed, consistent
 from holdfast._proofs.pulls import least_multiple
 
 SLIGHT = 0.01
-"""Share of both spreads that a class is taken to have at least where it has to bear a residual."""
+"""Where a class has to bear a residual, its spread counts as at least this share of the sum of both spreads."""
 JITTERS = 10.0 ** np.arange(-15, -3)
-"""Added to the unit diagonal of the pooled covariance: the first with which it is positive definite."""
+"""Jitters for the unit diagonal of the pooled covariance; the first that makes it positive definite is used."""
 REFINEMENTS = 5
-"""Solves with a covariance at most until what it bears is known exactly."""
+"""Largest number of solves with the covariance to refine its share of the target."""
 
 
 def spread_of(stated: StatedClass, w: Array) -> float:
@@ -55,23 +55,23 @@ def _pooled(stated: StatedClass, part: RowSets, w: Array) -> float:
 
 
 def drift_of(stated: StatedClass, w: Array) -> float:
-    """Return how far the score of the mean may be off."""
+    """Return how far the score of the mean may drift."""
     return 0.0 if stated.drifting is None else float(np.sum(stated.moments.shares * stated.drifting.support(w)))
 
 
 class MinimaxProof(NamedTuple):
-    """What is proved about weights."""
+    """The objective of weights, and the lower bound that was proved."""
 
     objective: float
-    """phi there."""
+    """phi at the weights."""
     lower_bound: float
-    """A number that no weights can go below."""
+    """A lower bound on the objective of any weights."""
     gap: float
     """(objective - lower_bound) / objective."""
 
     @classmethod
     def at(cls, problem: MinimaxProbabilityProblem, w: Array, bound: float) -> MinimaxProof:
-        """Return what a lower bound proves of weights, their objective being recomputed from what was stated."""
+        """Return the proof for weights with a lower bound; the objective is recomputed from the stated classes."""
         laws = (problem.negative, problem.positive)
         lead = float(problem.difference @ w) - sum(drift_of(law.stated, w) for law in laws)
         if not lead > 0:
@@ -89,12 +89,12 @@ class MinimaxProof(NamedTuple):
 
 
 def certificate_of(problem: MinimaxProbabilityProblem, w: Array, smoothed: SmoothedMinimax) -> MinimaxProof:
-    r"""Return what is proved at w.
+    r"""Return the proof at w.
 
     :math:`\phi(w) = \max_{z \in Z} z^\top w` and :math:`r(w) = \max_{q \in R} q^\top w`. Any point with
-    :math:`\lambda (D - q) \in Z` proves :math:`\phi \ge \lambda (D - q)^\top w \ge \lambda`. The gradients of the smoothed
-    functions are such points z and q but for a residual :math:`e = \lambda (D - q) - z`; with e in :math:`\gamma Z` the bound
-    is :math:`\lambda / (1 + \gamma)`. Nothing about w is taken on trust: where it is not nearly optimal the bound is poor.
+    :math:`\lambda (D - q) \in Z` proves :math:`\phi \ge \lambda (D - q)^\top w \ge \lambda`. The gradients of the
+    smoothed functions serve as z and q, up to a residual :math:`e = \lambda (D - q) - z`; with e in :math:`\gamma Z`
+    the bound is :math:`\lambda / (1 + \gamma)`. The bound holds for any w, but it is poor where w is far from optimal.
     """
     z, aim = smoothed.spread.gradient(w), problem.difference - smoothed.drift.gradient(w)
     lead = float(aim @ w)
@@ -110,7 +110,7 @@ def certificate_of(problem: MinimaxProbabilityProblem, w: Array, smoothed: Smoot
 
 @certified_gap.register
 def gap_of(smoothed: SmoothedMinimax, w: Array) -> tuple[float, float]:
-    """Return objective and gap of the problem that was smoothed."""
+    """Return the objective and the gap of the problem before smoothing."""
     proof = certificate_of(smoothed.problem, w, smoothed)
     return proof.objective, proof.gap
 
@@ -118,7 +118,7 @@ def gap_of(smoothed: SmoothedMinimax, w: Array) -> tuple[float, float]:
 def _reach(problem: MinimaxProbabilityProblem, w: Array, target: Array, sizes: Array) -> float:
     """Return a multiple of Z that contains the target, inf where none is known; Z holds the classes' ellipsoids and sets.
 
-    The ellipsoids bear all they can. `sizes` are those of the numbers that the target was computed from.
+    The ellipsoids bear as much as they can. `sizes` are the magnitudes of the terms that the target was computed from.
     """
     laws = (problem.negative, problem.positive)
     scales = np.array([law.core.value(w) for law in laws])
@@ -147,7 +147,7 @@ def _reach(problem: MinimaxProbabilityProblem, w: Array, target: Array, sizes: A
 
 
 def may_coincide(problem: MinimaxProbabilityProblem) -> bool:
-    """Return whether it is proved that nothing leads, for the means may be the same within the sets."""
+    """Return whether the means provably may coincide within the sets, so that no weights have a positive lead."""
     if problem.sets is None or problem.budgets is None:
         return False
     if problem.sets.interval_form() is not None:

@@ -1,4 +1,4 @@
-"""What the sets of two classes must absorb: the largest share of dual weights that they cover."""
+"""Constraints on dual weights: the sets of two classes must absorb their pull, or the largest share of it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from holdfast._core.loss import Array
 from holdfast._core.row_sets import RowSets
 
 SAMPLE, MARGIN = 1000, 1.1
-"""Rows among which a share is sought first, and by how much a cut that is enough for them is widened for all."""
+"""Number of rows sampled for a first search, and the factor by which the cut found there is widened for all rows."""
 
 
 class DualScale(Protocol):
-    """What a constraint needs to know of a loss."""
+    """The part of a loss that constraints use."""
 
     def dual_scale(self, a: Array) -> Array:
-        """Return how much of each set dual weights may use."""
+        """Return the budget of each row's set: how much of it the dual weights may use."""
         ...
 
 
@@ -41,13 +41,13 @@ class PairConstraint(NamedTuple):
     sizes: Array | None = None
     """Sizes of the sums that the target's entries came from."""
     absorbed: Array | None = None
-    """A sum of points of the sets, each times its budget, that comes near the target."""
+    """A sum of points of the sets, each times its budget, near the target."""
 
 
 def largest_share(loss: DualScale, constraints: Sequence[PairConstraint]) -> float:
     """Return the largest k in [0, 1] found at which the budgets of k a cover k times every target.
 
-    It exists as p is concave with p(0) = 0.
+    Such a k exists because p is concave with p(0) = 0.
     """
     full = [constraint.weights * loss.dual_scale(constraint.slopes) for constraint in constraints]
     shares, commons = [], []
@@ -71,12 +71,12 @@ def largest_share(loss: DualScale, constraints: Sequence[PairConstraint]) -> flo
     if np.all(whole >= 0):
         return 1.0
     cut = max(float(np.max(-whole / np.where(whole < 0, required, 1.0))), 1e-15)
-    # too much may be missing for a linear guess: budgets can rise steeply, so begin with a tiny cut
+    # if much is missing a linear estimate may be wrong: budgets can rise steeply, so begin with a tiny cut
     first = (cut, 2.0) if cut <= 1e-3 else (1e-15, 8.0)
     some = [slice(None, None, 1 + len(b) // SAMPLE) for b in full]
     parts = np.array([np.sum(b[part]) / np.sum(b) for b, part in zip(full, some, strict=True) if np.any(b)])
     if all(commons) and len(parts) == len(full) and 0 < np.min(parts) <= np.max(parts) < 0.5:
-        # what is enough for some of the rows tells where to begin
+        # a cut that suffices for a sample of the rows is a good start
 
         def sampled(k: float) -> Array:
             budgets = [
@@ -91,15 +91,15 @@ def largest_share(loss: DualScale, constraints: Sequence[PairConstraint]) -> flo
 
 
 def _covered_share(slack: Callable[[float], Array], whole: Array, cut: float, growth: float) -> float:
-    """Return a k in [0, 1] at which no slack is negative, near the largest one; cuts grow from the first one on."""
+    """Return a k in [0, 1], near the largest, at which no slack is negative; each trial has `growth` times the cut."""
     while cut < 0.5:
         rest = slack(1 - cut)
         if np.all(rest >= 0):
-            # slack is concave in k, so it lies above its chord, whose root is therefore a proof
+            # slack is concave in k and lies above its chord, so it is nonnegative at the chord's root
             short = whole < 0
             return float(1 - cut * np.max(-whole[short] / (rest - whole)[short]))
         cut *= growth
-    # no tight bound any more: any will do, and soon
+    # a tight bound is out of reach: take any k that is found fast
     for k in 0.5 ** np.array([1, 2, 3, 5, 8, 13, 21, 34]):
         if np.all(slack(k) >= 0):
             return float(k)
@@ -109,10 +109,10 @@ def _covered_share(slack: Callable[[float], Array], whole: Array, cut: float, gr
 def dual_objective(
     loss: DualScale, constraints: Sequence[PairConstraint], value: Callable[[float], float]
 ) -> tuple[float, float]:
-    """Return the best dual objective over multiples in [0, 1] of the dual weights, and that multiple.
+    """Return the best dual objective over multiples in [0, 1] of the dual weights, and the best multiple.
 
-    `value` says what a multiple is worth. Without a ridge the budgets must cover what is pulled; with one, what they do not
-    cover costs its square / 2 alpha.
+    `value` gives the dual value of a multiple. Without a ridge the budgets must cover the whole pull; with a ridge, the
+    part of the pull that they do not cover costs its square / 2 alpha.
     """
 
     def penalised(k: float) -> float:
@@ -121,7 +121,7 @@ def dual_objective(
             budgets = constraint.weights * loss.dual_scale(k * constraint.slopes)
             missed = constraint.sets().residual(k * constraint.target, budgets, constraint.scale, constraint.direction)
             if constraint.absorbed is not None:
-                # budgets fall no faster than k
+                # budgets of k a are at least k times those of a
                 missed = min(missed, k * (constraint.target - constraint.absorbed), key=norm)
             penalty += float(missed @ missed) / (2 * constraint.alpha)
         return value(k) - penalty

@@ -18,24 +18,24 @@ from holdfast._proofs.pair_constraints import PairConstraint, dual_objective
 from holdfast._proofs.pulls import drawn_to, exact_columns, sizes_of_sums
 
 FORSAKEN = 1e-12
-"""Share of the dual objective below which a pair's part in it is given up."""
+"""Pairs whose share of all dual weights is at most this are dropped."""
 FLAT = 1e-10
-"""Share of the typical curvature below which a direction is taken for flat: far less than what `NEARLY` leaves."""
+"""A direction with less than this share of the typical curvature counts as flat; `NEARLY` leaves far more curvature."""
 NEARLY = 1 - 1e-6
-"""How far flows are kept orthogonal: at 1 what rounding adds along the classes' own differences could not be routed."""
+"""How nearly flows are kept orthogonal: at 1, rounding errors along the weight differences could not be routed."""
 
 
 @certificate.register
 def certificate_of_pairs(problem: PairwiseProblem, W: Array, b: Array, dual: DualGuess | None = None) -> Certificate:
-    r"""Return what is proved at (W, b) about several classes.
+    r"""Return the certificate at (W, b) for several classes.
 
     Dual weights :math:`a_{ik}` make class k feel the pull
     :math:`V_k = \sum_{y_i = k} c_i \sum_l a_{il} x_i - \sum_i c_i a_{ik} x_i`. It is split into flows between classes,
-    :math:`V_k = \sum_l Q_{kl}`, :math:`Q_{kl} = -Q_{lk}`, and each pair has to bear its flow as in the binary proof. The
-    flow that the noise bears at W is corrected by one orthogonal to :math:`w_k - w_l`, which is what makes the gap of
-    second order in the error of W. Two passes over the rows.
+    :math:`V_k = \sum_l Q_{kl}`, :math:`Q_{kl} = -Q_{lk}`, and each pair has to bear its flow as in the binary proof.
+    The flow that the noise bears at W is corrected by a flow orthogonal to :math:`w_k - w_l`, so the gap is of second
+    order in the error of W. The proof takes two passes over the rows.
     """
-    # what is common to all classes changes nothing but the rounding
+    # adding a constant to all classes changes no loss; centring reduces rounding
     W, b = W - W.mean(axis=0), b - b.mean()
     scores = problem.rows.dot(np.ascontiguousarray(W.T))
     t = problem.by_row(problem.scale_table(W))
@@ -52,10 +52,10 @@ def deficits(problem: PairwiseProblem, scores: Array, b: Array) -> Array:
 
 
 def proved_by(problem: PairwiseProblem, W: Array, b: Array, losses: Array, dual: DualGuess) -> Certificate:
-    """Return what dual weights prove at (W, b), centred; `losses` are those of each row, or of each row and other class."""
+    """Return the certificate at a centred (W, b); `losses` has one loss for each row, or for each row and class."""
     if losses.ndim == 2:
         losses = np.sum(losses, axis=1, where=problem.labels[:, None] != np.arange(problem.n_classes))
-    # the classes' weights sum to 0, so the squares of their differences do to n_classes times their own
+    # the rows of W sum to 0, so the squares of their differences sum to n_classes times the squares of W
     objective = float(problem.weights @ losses) + problem.alpha * float(np.sum(np.square(W)))
     bound, proof = dual_bound(problem, dual)
     rounding = partial(rounding_at, problem, W, b)
@@ -63,7 +63,7 @@ def proved_by(problem: PairwiseProblem, W: Array, b: Array, losses: Array, dual:
 
 
 class _PairwiseRay:
-    """x = (r, b_2 - b_1, b_3 - b_1, ...)."""
+    """The objective at (r W, b) as a function of x = (r, b_2 - b_1, b_3 - b_1, ...)."""
 
     def __init__(self, problem: PairwiseProblem, scores: Array, t: Array, W: Array, b: Array):
         self.problem = problem
@@ -82,7 +82,7 @@ class _PairwiseRay:
         return 1.0 - x[0] * self.leads - self._handicaps(x)
 
     def _gather(self, table: Array) -> Array:
-        """Return by class what rows give their own class less what they give others, but for the first class."""
+        """Return for every class but the first: its own rows' sum over the table, less the sum of its column."""
         problem = self.problem
         own = np.bincount(problem.labels, table.sum(axis=1), problem.n_classes)
         return (own - table.sum(axis=0))[1:] if problem.fit_intercept else np.zeros(0)
@@ -112,7 +112,7 @@ class _PairwiseRay:
 
 
 def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array]:
-    """Return the dual objective of the guess made feasible, and how strongly each row pulls at each class."""
+    """Make the guess feasible; return its dual objective and how strongly each row pulls at each class."""
     C, c = problem.n_classes, problem.weights
     a = _balanced_slopes(problem, guess)
     R = -c[:, None] * a
@@ -122,7 +122,7 @@ def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array
     absorbed = _absorbed(problem, guess, budgets)
     flows = _flows(problem, guess, V, budgets, c[:, None] * a, absorbed)
     sizes = sizes_of_sums(problem, c * a.sum(axis=1))
-    # where there is noise a column of zeros has rounding too, that of the other columns
+    # with noise even a column of zeros has rounding errors, as large as those of the other columns
     exact = problem.sets.exact_features(problem.rows.n_features)
     allowed = MISSED * sizes + np.where(exact, 0.0, 1e-15 * sizes.max())
     if np.any(np.abs(V - _gathered(flows, C)) > allowed):
@@ -136,19 +136,19 @@ def dual_bound(problem: PairwiseProblem, guess: DualGuess) -> tuple[float, Array
 
 
 def _balanced_slopes(problem: PairwiseProblem, guess: DualGuess) -> Array:
-    """Return the guess's dual weights a, reduced until no class gets more than it sends, nor pulls where nothing may."""
+    """Return the guess's dual weights a, made feasible: class flows balance, no class pulls in an exact direction."""
     C, c, labels = problem.n_classes, problem.weights, problem.labels
     a = problem.admissible(guess.slopes)
     sent = np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members])
-    # pairs too far apart to matter would have to bear flows without the budgets for it
+    # pairs too far apart to matter have no budgets to bear their flows
     a = a * (sent + sent.T > FORSAKEN * sent.sum())[labels]
     if problem.alpha == 0:
         Z = exact_columns(problem)
         if Z is not None:
-            # no budget can bear a pull there
+            # no budget can bear a pull in an exact direction
             a = drawn_to(a, _ExactPulls(problem, Z), np.zeros(C * Z.shape[1]))
     if problem.fit_intercept:
-        # last, as it only multiplies what the steps before made feasible
+        # last, because it only multiplies weights and keeps them feasible
         a = a * _circulating(np.array([(c[own, None] * a[own]).sum(axis=0) for own in problem.members]))[labels]
     return a
 
@@ -162,7 +162,7 @@ def _constraint(
     sizes: Array | None,
     absorbed: Array,
 ) -> PairConstraint:
-    """Return what the rows of two classes have to absorb of a pull."""
+    """Return the constraint of a pair: its rows have to absorb the target pull."""
     k, other = pair
     rows = np.concatenate([problem.members[k], problem.members[other]])
     column = np.where(problem.labels[rows] == k, other, k)
@@ -186,7 +186,7 @@ class _ExactPulls(NamedTuple):
     Z: Array
 
     def _sent(self, a: Array) -> Array:
-        """Return what rows send: to their own class all that they send against others."""
+        """Return the pull of each row on each class: -a on a rival, and the sum of its a on its own class."""
         foreign = self.problem.labels[:, None] != np.arange(self.problem.n_classes)
         return np.where(foreign, -a, a.sum(axis=1)[:, None]) * self.problem.weights[:, None]
 
@@ -214,13 +214,13 @@ class _ExactPulls(NamedTuple):
 
 
 def _circulating(flow: Array) -> Array:
-    """Return factors in [0, 1] on flow[k, l] >= 0, what class k sends to l, by which every class gets what it sends."""
+    """Return factors in [0, 1] on flow[k, l] >= 0, sent from k to l, so that classes receive as much as they send."""
     kept = flow
     for _ in range(30):
         surplus = kept.sum(axis=1) - kept.sum(axis=0)
         if np.all(np.abs(surplus) <= 1e-15 * (kept.sum(axis=1) + kept.sum(axis=0))):
             return ratio(kept, flow)
-        # what a class sends too much is cut from what it sends, in proportion: potentials say by how much
+        # a class that sends too much has its flows cut in proportion; potentials determine by how much
         downhill = 0.5 * (kept + kept.T)
         for _ in range(3):
             potential = _potentials(np.diag(downhill.sum(axis=1)) - downhill, surplus)
@@ -231,13 +231,13 @@ def _circulating(flow: Array) -> Array:
 
 
 def _potentials(laplacian: Array, supply: Array) -> Array:
-    """Return potentials whose differences, times the conductances in a Laplacian matrix, make flows of what is supplied."""
-    # one number added to all potentials changes no flow: a term for their mean takes the place of a rank that rounding decides
+    """Return potentials whose differences, times the conductances in the Laplacian, are flows that carry the supply."""
+    # adding a constant to all potentials changes no flow: a term for their mean makes the matrix regular
     return solve_scaled(laplacian + np.trace(laplacian) / len(laplacian) ** 2, supply)
 
 
 def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
-    """Return what each class sends in all, shape (n_classes, n_features)."""
+    """Return the total flow sent by each class, shape (n_classes, n_features)."""
     out = np.zeros((n_classes, len(next(iter(flows.values())))))
     for (k, other), flow in flows.items():
         out[k] += flow
@@ -246,7 +246,7 @@ def _gathered(flows: dict[tuple[int, int], Array], n_classes: int) -> Array:
 
 
 def _absorbed(problem: PairwiseProblem, guess: DualGuess, budgets: Array) -> dict[tuple[int, int], Array]:
-    """Return what every pair's sets bear along the guess's direction."""
+    """Return the pull that every pair's sets bear along the guess's direction."""
     sets = problem.sets if guess.sets is None else guess.sets
     bearing = [sets.take(own).against_labels(np.ones(len(own))) for own in problem.members]
     absorbed = {}
@@ -265,9 +265,9 @@ def _flows(
     pulls: Array,
     absorbed: dict[tuple[int, int], Array],
 ) -> dict[tuple[int, int], Array]:
-    """Return for every pair a flow near what its noise bears along the guess's direction, adding up to V.
+    """Return a flow for every pair, near the pull that its noise bears along the guess's direction; the flows sum to V.
 
-    `pulls` are the dual weights times the rows' own, of which V is made.
+    `pulls` are the dual weights times the row weights, from which V is computed.
     """
     C, W = problem.n_classes, guess.direction
     pairs = list(combinations(range(C), 2))
@@ -291,8 +291,8 @@ def _flows(
         unit = ratio(differences, norm(differences, axis=1)[:, None])
         missing = V - incidence.T @ flows
         flows += _routed(missing, incidence, stiffness, NEARLY * ratio(straight, stiffness), unit)
-    # the second round removes the first one's rounding; the third takes what no pair can bear as it is, having no budgets
-    # where a = 1: a smaller multiple of a has some
+    # the second round removes the first one's rounding; the third routes the rest in proportion to the
+    # pulls: pairs with a = 1 have no budgets, but at a smaller multiple of a they have
     for conductance in (stiffness, stiffness, pulled):
         laplacian = (incidence * conductance[:, None]).T @ incidence
         flows += conductance[:, None] * (incidence @ _potentials(laplacian, V - incidence.T @ flows))
@@ -300,10 +300,10 @@ def _flows(
 
 
 def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array, unit: Array) -> Array:
-    """Return flows that add up to `missing`, orthogonal to the `unit` vectors as far as `straight` = 1 asks for it.
+    """Return flows that sum to `missing`; where `straight` is 1 they are orthogonal to the `unit` vectors, else partly.
 
-    Among these the cheapest, in the sum of squares over stiffness: the flow of a pair is its stiffness times the difference
-    of two potentials less its part along the unit vector, and the potentials solve a Laplacian system by conjugate gradients.
+    They minimise the sum of squares over stiffness: the flow of a pair is its stiffness times the difference of two
+    potentials, less its part along the unit vector. The potentials solve a Laplacian system, by conjugate gradients.
     """
 
     def flow(potential: Array) -> Array:
@@ -311,7 +311,7 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
         along = straight * np.einsum("pj,pj->p", difference, unit)
         return stiffness[:, None] * (difference - along[:, None] * unit)
 
-    # only proportions matter; a class none of whose pairs has budgets to speak of cannot be served here
+    # only proportions matter; a class cannot be served if the stiffness of all its pairs is negligible
     stiffness = ratio(stiffness, np.max(stiffness))
     scale = (np.abs(incidence).T @ stiffness)[:, None]
     typical = np.where(scale > 1e-30, scale, 0.0)
@@ -324,7 +324,7 @@ def _routed(missing: Array, incidence: Array, stiffness: Array, straight: Array,
     for _ in range(300):
         step = incidence.T @ flow(direction)
         curvature = float(np.vdot(direction, step))
-        # where only rounding bends, one number added to all potentials say, steps would have no end
+        # in flat directions, such as equal potentials, the curvature is mere rounding and steps would be unbounded
         if left <= wanted or curvature <= FLAT * float(np.vdot(direction, typical * direction)):
             break
         potential = potential + progress / curvature * direction

@@ -1,4 +1,4 @@
-"""What rows pull at the weights, and how much of it sets can bear."""
+"""The pull of rows on the weights, and how much of it their sets can bear."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from holdfast._problems.linear import LinearProblem
 from holdfast._problems.margin_scale import MarginScaleProblem
 
 ROUNDS = 12
-"""Rounds in which dual weights are made to meet what they must: two, unless bounds are in their way."""
+"""Largest number of rounds to make dual weights meet their constraints; two suffice unless weights reach a bound."""
 LARGEST_EXACT = 5e7
-"""Entries of the features without noise up to which a pull on them is corrected (400 MB)."""
+"""Largest number of entries of the noise-free features for which a pull along them is corrected (400 MB)."""
 
 
 def sizes_of_sums(problem: LinearProblem, weights: Array) -> Array:
-    """Return what, by Cauchy's inequality, sum_i weights_i |x_ij| does not exceed: rounding of the pull is measured by it."""
+    """Bound sum_i weights_i |x_ij| by Cauchy's inequality; rounding of the pull is measured relative to this bound."""
     return np.asarray(np.sqrt(float(np.sum(weights)) * problem.rows.square_sums(weights)))
 
 
 def least_multiple(sets: RowSets, target: Array, budgets: Array, scale: Array, sizes: Array) -> float:
-    r"""Return a factor k with target in :math:`k \sum_i` budgets_i :math:`S_i`, the least where `shares_are_least`."""
+    r"""Return a k with target in :math:`k \sum_i` budgets_i :math:`S_i`; it is the least if `shares_are_least`."""
     required = np.asarray(sets.required_share(target, budgets, scale, sizes))
     offered = np.asarray(np.sum(budgets) if sets.is_common else budgets)
     if np.any(required[offered == 0] > 0):
@@ -34,25 +34,25 @@ def least_multiple(sets: RowSets, target: Array, budgets: Array, scale: Array, s
 
 
 def beyond_penalty(problem: MarginScaleProblem, V: Array) -> Array:
-    """Return V less the nearest point that the penalty's slopes at w = 0 cover."""
+    """Return V less the nearest slope of the penalty at w = 0."""
     covered = 0.0 if problem.penalty is None else problem.penalty.absolute
     return np.asarray(np.copysign(np.maximum(np.abs(V) - covered, 0.0), V))
 
 
 def has_points(problem: LinearProblem) -> bool:
-    """Return whether what rows pull can be shared out among points of their sets, to the last digit."""
+    """Return whether the rows' pull can be divided among points of their sets to full precision."""
     return problem.sets.is_sublinear and problem.rows.n_samples * problem.rows.n_features <= LARGEST_EXACT
 
 
 class Directions(Protocol):
-    r"""Directions in which rows must pull by no more than is stated, as a linear map :math:`a \mapsto A^\top (c \circ a)`."""
+    r"""Directions along which the rows' pull is constrained, as a linear map :math:`a \mapsto A^\top (c \circ a)`."""
 
     def sums(self, a: Array) -> Array:
         r"""Return :math:`A^\top (c \circ a)`."""
         ...
 
     def sizes(self, a: Array) -> Array:
-        r"""Return :math:`|A|^\top (c \circ a)`, by which rounding of the sums is measured."""
+        r"""Return :math:`|A|^\top (c \circ a)`, relative to which rounding of the sums is measured."""
         ...
 
     def moves(self, potential: Array) -> Array:
@@ -65,7 +65,7 @@ class Directions(Protocol):
 
 
 class Columns(NamedTuple):
-    """The directions that are the columns of a matrix."""
+    """Directions given as the columns of a matrix."""
 
     A: Array
     c: Array
@@ -83,7 +83,7 @@ class Columns(NamedTuple):
         weights, (n, d) = self.c * room, self.A.shape
         if n >= d:
             return solve_scaled((self.A * weights[:, None]).T @ self.A, missed)
-        # rows are fewer than directions: the same by a matrix of the rows, (B'B)^+ = B' (BB')^+ (BB')^+ B
+        # with fewer rows than directions, factorise a matrix over the rows: (B'B)^+ = B' (BB')^+ (BB')^+ B
         B = self.A * np.sqrt(weights)[:, None]
         scale = norm(B.T, axis=1)
         scale[scale == 0] = 1.0
@@ -95,9 +95,9 @@ class Columns(NamedTuple):
 def drawn_to(a: Array, directions: Directions, target: Array, is_limit: Any = False) -> Array:
     """Return dual weights in [0, 1] near `a` whose sums along the directions are the target, or nearly so.
 
-    Where `is_limit`, sums may stay below the target. Weights move in proportion to their room, the distance to the nearer
-    bound: a row at a bound is far from the kink of its loss, and its slope is known. Such weights leave their bound only
-    if the others cannot make up for what is missed.
+    Where `is_limit`, sums may stay below the target. Weights move in proportion to their room, the distance to the
+    nearer bound: a row at a bound is far from the kink of its loss, so its slope is known. Weights at a bound leave it
+    only if the others cannot reach the target.
     """
     room = np.minimum(a, 1 - a)
     for k in range(ROUNDS):
@@ -114,9 +114,10 @@ def drawn_to(a: Array, directions: Directions, target: Array, is_limit: Any = Fa
 
 
 def without_exact_pull(problem: MarginScaleProblem, a: Array) -> Array:
-    """Return dual weights near `a` that pull in no exact direction, nor on the intercept; `a` where that fails.
+    """Return dual weights near `a`, with no pull, or as little as can be, on exact directions and the intercept.
 
-    No budget can bear such a pull. The rows strictly between the bounds make up for it, each by its room to move.
+    No budget can bear a pull there. The rows strictly between the bounds cancel it, each in proportion to its room to
+    move. If there are no exact directions, or too many, `a` is returned.
     """
     Z = exact_columns(problem)
     if Z is None:
@@ -125,7 +126,7 @@ def without_exact_pull(problem: MarginScaleProblem, a: Array) -> Array:
 
 
 def balanced(problem: MarginScaleProblem, a: Array) -> Array:
-    """Return factors that shrink the dual weights of the heavier class until both classes pull alike at the intercept."""
+    """Return factors that shrink the heavier class's dual weights until both classes pull equally on the intercept."""
     y, positive, negative = problem.signs, 0.0, 0.0
     for part in stretches(len(y)):
         weighted = problem.weights[part] * a[part]
@@ -136,9 +137,9 @@ def balanced(problem: MarginScaleProblem, a: Array) -> Array:
 
 
 def exact_columns(problem: LinearProblem) -> Array | None:
-    """Return the rows in directions without noise, and the intercept's ones where there is one.
+    """Return the rows' coordinates in directions without noise, and a column of ones if there is an intercept.
 
-    None where there are no such directions, or too many.
+    None if there are no directions without noise, or too many.
     """
     rows = problem.rows
     exact, skew = problem.sets.exact_features(rows.n_features), problem.sets.exact_directions(rows.n_features)

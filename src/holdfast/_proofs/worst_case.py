@@ -1,4 +1,4 @@
-"""The proof for two classes whose losses are those at worst points."""
+"""The proof for two classes with losses at worst points."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from holdfast._proofs.pulls import (
 )
 
 SMALL_SUPPORT = 0.01
-"""Support, in units of the margin, up to which w = 0 may be what is to be proved."""
+"""Largest support, in units of the margin, at which the fit may really be w = 0."""
 CHEAP = 1.0
-"""Price of what the sets leave, as a share of what is missing anyway, up to which no better split of it is sought."""
+"""If the part that the sets leave costs at most this share of the rest of the gap, no better split is sought."""
 ROOMS = 0.5 * 10.0 ** -np.arange(3.0, 10.0)
-"""Shares of the sets that are tried to be kept free for what guessed points leave."""
+"""Shares of the sets, tried in turn, that are kept free to bear the pull that guessed points leave."""
 AT_REST = (0.0, 1e-9, 1e-6, 1e-3)
-"""Shares of the largest dual weight below which one is tried as 0."""
+"""Shares of the largest dual weight, tried in turn: smaller dual weights are set to 0."""
 Sizes = Callable[[], Array]
-"""Returns the sizes by which rounding of a pull is measured."""
+"""Returns the sizes relative to which rounding of a pull is measured."""
 UNMOVED = 1e-6
-"""Share of what dual weights are worth that may go into making them feasible before other ways are tried."""
+"""Share of the dual value that may be lost in making dual weights feasible before other ways are tried."""
 
 
 def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, guess: DualGuess | None) -> Certificate:
-    r"""Return what is proved at (w, b) about losses at worst points, any penalty, two classes.
+    r"""Return the certificate at (w, b) for two classes, losses at worst points and any penalty.
 
-    Each loss lies above lines :math:`a_i (u_i - 1) + v_i + p_i t_i`: those of its dual form with slopes a, or tangents. With
+    Each loss lies above lines :math:`a_i (u_i - 1) + v_i + p_i t_i`, from its dual form with slopes a or tangents. With
     :math:`\sum c\,a\,y = 0` and :math:`V = \sum c\,a\,y\,x = q + r`, q in :math:`\sum c_i p_i S_i`, the sum of the lines and of
-    the penalty is at least :math:`\sum c\,v - \text{penalty}^*(r)` for all weights. An r that has no finite price is scaled
-    down with all lines, or covered by what lines of slope 0 leave of the sets (:math:`p(0) = 1 - \kappa`).
+    the penalty is at least :math:`\sum c\,v - \text{penalty}^*(r)` for all weights. If r has no finite price, it is
+    scaled down with all lines, or covered by the budget that lines of slope 0 have (:math:`p(0) = 1 - \kappa`).
     """
     y, loss = problem.signs, problem.loss
     scores, t = problem.rows.dot(w), problem.sets.support(w)
@@ -69,7 +69,7 @@ def worst_case_certificate(problem: MarginScaleProblem, w: Array, b: float, gues
         lines = tangents(loss, u, guess.scale)
     is_covered = problem.push is None and (loss.has_dual or not _has_exact_directions(problem))
     if not (is_covered or problem.is_penalised):
-        # nothing is known that covers to the last digit what rows pull
+        # no known way covers the rows' pull to full precision
         return certified(objective, -np.inf, problem.floor, rounding)
     bound, dual = _bound_by_points(problem, lines, guess) or _bound_of_lines(problem, lines, guess, objective)
     pull = rows_pull(problem) if problem.noise_bounds_norm else None
@@ -88,11 +88,12 @@ def _has_exact_directions(problem: LinearProblem) -> bool:
 
 
 def _bound_by_points(problem: MarginScaleProblem, lines: Proof, guess: DualGuess) -> tuple[float, Array] | None:
-    """Return what lines near these prove whose pull the maximizers of smoothed sets bear to the last digit.
+    """Return the bound of lines near `lines` whose pull the maximizers of smoothed sets bear to full precision.
 
-    That is for problems without a penalty, where no pull has a price; None where there is one, or no such lines are found.
-    The rows strictly between the bounds make up for what is missed, each by its room to move. Where no weights have room,
-    as all rows pull one way and each set just bears its own, points belong on the faces that smoothing keeps them from.
+    This is for problems without a penalty, where an uncovered pull has no finite price. None if there is a penalty or
+    if no suitable lines are found. The rows strictly between the bounds supply the missing pull, each in proportion to
+    its room to move. Where no weights have room (all rows pull one way and each set just bears its own row's pull),
+    points are moved to the faces of their sets, which smoothing keeps them from.
     """
     rows, loss, c, y = problem.rows, problem.loss, problem.weights, problem.signs
     if guess.sets is None or problem.is_penalised or not (loss.has_affine_scale and has_points(problem)):
@@ -134,7 +135,7 @@ def _bound_of_lines(
     r *= problem.signs
     V = problem.rows.transpose_dot(r)
     del r
-    # a pass over the rows that most bounds do without
+    # computed only if needed, as it takes a pass over the rows
     sizes = cache(lambda: sizes_of_sums(problem, c * lines.a))
     if not problem.sets.is_sublinear:
         bound, share = _bound_less_offsets(problem, lines, V, sizes, guess.direction)
@@ -149,7 +150,7 @@ def _bound_of_lines(
 
 
 def _worth(problem: MarginScaleProblem, lines: Proof, share: float) -> float:
-    """Return what a share of the lines is worth where the sets and the penalty cover all that they pull."""
+    """Return the dual value of a share of the lines when the sets and the penalty cover their whole pull."""
     shrunk = lines.shrunk(problem.loss, np.full(len(lines.a), share))
     return float(np.sum(problem.weights * (shrunk.v + shrunk.a * (problem.target - 1.0))))
 
@@ -157,9 +158,9 @@ def _worth(problem: MarginScaleProblem, lines: Proof, share: float) -> float:
 def _priced_bound(
     problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Sizes, guess: DualGuess, objective: float
 ) -> tuple[float, float]:
-    """Return the lower bound that lines prove whose pull, but for what the sets cover, the penalty prices, and their share.
+    """Return the lines' lower bound and their share, when the penalty prices the pull that the sets do not cover.
 
-    What is dear to find out is left alone where it would not bring the bound much nearer to the objective.
+    Expensive computations are skipped where they could not bring the bound much nearer to the objective.
     """
     penalty, sets, budgets = problem.penalty, problem.sets, problem.weights * lines.p
 
@@ -176,12 +177,12 @@ def _priced_bound(
     whole = _worth(problem, lines, 1.0)
     is_near = problem.push is None and sets.has_origin and np.max(sets.support(guess.direction)) <= SMALL_SUPPORT
     if is_near and whole - best > CHEAP * max(objective - whole, 0.0):
-        # near w = 0 directions say little, and how much of the sets it takes tells more
+        # near w = 0 the direction is uninformative; the multiple of the sets needed gives a better bound
         beyond = beyond_penalty(problem, V)
         multiple = least_multiple(sets, beyond, budgets, guess.scale, sizes())
         best, share, left = best_of([left, V - beyond / max(multiple, 1.0)])
     if best < 0.5 * _worth(problem, lines, share):
-        # the price grows with the square of the share, so that less of the lines may prove more
+        # the price grows with the square of the share, so a smaller share may give a better bound
         shorter = minimize_scalar(
             lambda k: -priced(k, left), bounds=(0.0, share), method="bounded", options={"xatol": 1e-10}
         )
@@ -190,7 +191,7 @@ def _priced_bound(
 
 
 def _left_over(problem: MarginScaleProblem, lines: Proof, V: Array, guess: DualGuess) -> list[Array]:
-    """Return what several points of the sets leave of the pull V: the nearest one need not leave the cheapest."""
+    """Return V less several points of the sets: the nearest point need not leave the cheapest remainder."""
     sets, push, w, budgets = problem.sets, problem.push, guess.direction, problem.weights * lines.p
     lefts = [sets.residual(V, budgets, guess.scale, w), sets.residual_along(V, budgets, guess.scale, w)]
     if push is not None:
@@ -207,10 +208,11 @@ def _left_over(problem: MarginScaleProblem, lines: Proof, V: Array, guess: DualG
 def _bound_less_offsets(
     problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Sizes, direction: Array
 ) -> tuple[float, float]:
-    r"""Return the lower bound that lines prove whose supports are not sublinear, and the share of them that proves it.
+    r"""Return the lower bound of the lines, and their share, for sets whose supports are not sublinear.
 
-    The ridge lies above :math:`r^\top v - |r|^2 / 2\alpha`, r being its slope along the direction, an l1 norm and limits on the
-    weights join the supports; the rest of V is left to the lines below the supports, at the price of their offsets.
+    The ridge lies above :math:`r^\top v - |r|^2 / 2\alpha`, where r is its slope at the direction. An l1 norm and
+    limits on the weights join the supports. Lines below the supports cover the rest of V, at the price of their
+    offsets.
     """
     c, loss, penalty = problem.weights, problem.loss, problem.penalty
     absolute, limit = (0.0, np.inf) if penalty is None else (penalty.absolute, penalty.limit)
@@ -229,12 +231,12 @@ def _bound_less_offsets(
     whole = proved(1.0)
     if whole > 0:
         return whole, 1.0
-    # less of the lines leaves more of the supports to cover them where part of these is outside of the loss
+    # if part of the supports is outside of the loss, shrunk lines leave more of the supports to cover the pull
     return max((proved(share), share) for share in (*(1 - 10.0 ** -np.arange(12.0, 0.0, -1.0)), 0.0))
 
 
 def _covered_share(problem: MarginScaleProblem, lines: Proof, V: Array, sizes: Sizes, guess: DualGuess) -> float:
-    """Return a share of the lines at which the sets cover all that is pulled: without a penalty no rest has a price."""
+    """Return a share of the lines whose pull the sets cover fully: without a penalty no remainder may be left."""
     sets, c = problem.sets, problem.weights
     budgets = c * lines.p
     left = sets.residual(V, budgets, guess.scale, guess.direction)
@@ -254,7 +256,7 @@ def _covered_share(problem: MarginScaleProblem, lines: Proof, V: Array, sizes: S
     spare = problem.loss.outside
     if spare == 0:
         return 0.0
-    # lines shrunk by k leave (1 - k) spare c_i of each set, to cover k times what is left
+    # lines shrunk by k leave (1 - k) spare c_i of each set to cover the remaining pull, k times `left`
     required = sets.required_share(left, c, guess.scale, sizes())
     excess = float(required / np.sum(c) if sets.is_common else np.max(required[c > 0] / c[c > 0], initial=0.0))
     return spare / (spare + excess)

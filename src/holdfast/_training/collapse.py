@@ -1,4 +1,4 @@
-"""Is w = 0 optimal? With a free intercept and unequal classes it is, exactly, from a finite noise on."""
+"""Test whether w = 0 is optimal: with an intercept and unequal classes it is, exactly, from some finite noise on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.solvers import Newton, NewtonCG
 
 @dataclass
 class CollapseTest:
-    """The outcome of the test: dual weights that prove a collapse, and the way out if there was none."""
+    """The outcome of the test: dual weights that prove a collapse, or else a direction downhill from w = 0."""
 
     intercept: float
     dual: DualGuess
@@ -39,8 +39,8 @@ def examine_collapse(
               \quad T_i = \sqrt{1 + t_i(v)^2}
 
     a smooth convex function that lies above the slope. If it falls below 0, (v, c) leads downhill. If it has a minimum,
-    its slopes there are dual feasible with objective P(0, b0), which proves that w = 0 is optimal: the reader of the
-    result checks that through the certificate. (The 1 under the root replaces the constraint |w| <= 1 of the usual form.)
+    its slopes there are dual feasible with dual objective P(0, b0), which proves that w = 0 is optimal; callers check
+    this with the certificate. (The 1 under the root replaces the constraint |w| <= 1 of the usual form.)
     """
     heavier = majority(problem) if problem.fit_intercept else 0
     if heavier == 0:
@@ -51,7 +51,7 @@ def examine_collapse(
     lighter = np.where(y == heavier, 0.0, c)
     tilt = problem.join(-problem.rows.transpose_dot(lighter * y), -float(np.sum(lighter * y)))
     slope = replace(problem, weights=c - lighter, sets=problem.sets.smoothed(1.0), alpha=0.0, target=0.0, tilt=tilt)
-    # to rounding: what the slopes miss at the minimum, the proof lacks
+    # solved to rounding: any error of the slopes at the minimum weakens the proof
     solver: Solver = Newton() if slope.work()["is_cheap_to_factorise"] else NewtonCG()
     begin = np.zeros(slope.n_parameters) if start is None else start
     found = solver.minimise(slope, begin, tol=0.0, max_iter=300, report=report)
@@ -79,8 +79,8 @@ def way_out(problem: MarginScaleProblem, test: CollapseTest) -> Array:
 def critical_factor(problem: MarginScaleProblem) -> float:
     r"""Return the smallest factor k of the noise at which w = 0 is optimal; see :func:`holdfast.critical_noise`.
 
-    Each test at a collapsing k gives dual weights a, and these prove a collapse down to
-    :math:`k \cdot \mathrm{gauge}(V(a)) / \sum c f^*(a)`, where the next test is made: a decreasing sequence of proofs.
+    A test at a k with a collapse gives dual weights a, which prove a collapse down to
+    :math:`k \cdot \mathrm{gauge}(V(a)) / \sum c f^*(a)`. The next test is made there, so the proved factors decrease.
     """
     if not problem.loss.is_homogeneous:
         return np.inf
@@ -91,12 +91,12 @@ def critical_factor(problem: MarginScaleProblem) -> float:
         return 0.0 if np.linalg.norm(pull) <= 1e-12 * spread else np.inf
     if np.any(problem.sets.exact_features(problem.rows.n_features)):
         return _bisected_factor(problem)
-    # constant dual weights on the heavier class prove a collapse from here on
+    # constant dual weights on the heavier class prove a collapse for all larger factors
     dual = np.where(problem.signs == majority(problem), lighter / heavier, 1.0)
     factor = _provable(problem, dual)
     start, direction = factor, None
     for _ in range(100):
-        # each test begins at the minimum of the last one
+        # each test begins at the minimum of the previous test
         test = examine_collapse(replace(problem, sets=problem.sets.scaled(factor)), start=direction)
         direction = test.direction
         lower = _provable(problem, test.dual.slopes)
@@ -109,7 +109,7 @@ def critical_factor(problem: MarginScaleProblem) -> float:
 
 
 def _provable(problem: MarginScaleProblem, dual: Array) -> float:
-    """Return the factor of the noise from which these dual weights, balanced, prove a collapse."""
+    """Return the smallest factor of the noise at which these dual weights, once balanced, prove a collapse."""
     heavy = problem.signs == majority(problem)
     wanted, total = min(problem.class_weights()), float(np.sum((problem.weights * dual)[heavy]))
     dual = np.where(heavy, dual * (wanted / total if total > 0 else np.inf), 1.0)
@@ -123,14 +123,14 @@ def _provable(problem: MarginScaleProblem, dual: Array) -> float:
 
 
 def _bisected_factor(problem: MarginScaleProblem) -> float:
-    """Return the same by bisection, each test being decided by its certificate: for noise that leaves some features exact."""
+    """Return the critical factor by bisection, for noise that leaves some features exact; certificates decide."""
 
     def collapses(log_factor: float) -> bool:
         scaled = replace(problem, sets=problem.sets.scaled(np.exp(log_factor)), alpha=0.0)
         test = examine_collapse(scaled)
         return certificate(scaled, np.zeros(problem.rows.n_features), test.intercept, test.dual).gap <= 1e-9
 
-    # noise against the features' own size, from negligible to overwhelming
+    # noise relative to the size of the features, from negligible to overwhelming
     typical = float(np.max(problem.sets.support(np.eye(problem.rows.n_features)[0]))) or 1.0
     centre = 0.5 * np.log(float(np.mean(problem.rows.column_squares)) or 1.0) - np.log(typical)
     low, high = centre - 20.0, centre + 20.0

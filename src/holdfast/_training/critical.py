@@ -1,4 +1,4 @@
-"""From which size of the sets on is w = 0 optimal, whatever the loss and the penalty?"""
+"""The critical size of the sets, at and above which w = 0 is optimal, for any loss and penalty."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from holdfast._training.training import train
 from holdfast.losses import Hinge
 
 ACCURACY = 1e-6
-"""Relative distance of what is proved from below and from above that will do."""
+"""Relative distance between the proved lower and upper limits at which the search ends."""
 PROOF = 1e-9
-"""Gap of the fits that decide: the objective falls in proportion to the distance from the critical size."""
+"""Gap of the deciding fits: the objective falls in proportion to the distance from the critical size."""
 ROUNDED_PULL = 1e-12
-"""A pull of so small a share of its summands is rounding."""
+"""A pull that is at most this share of its terms' sizes counts as rounding."""
 NEVER = 1e9
-"""Multiple of the features' own size up to which a collapse is looked for where none is proved in advance."""
+"""Multiple of the features' size up to which a collapse is sought if none is proved in advance."""
 NEGLIGIBLE = 1e-9
-"""A share of what is proved at once, or of the features' own size, that counts as 0."""
+"""Sizes up to this share of the first proved size, or of the features' size, count as 0."""
 SHARES = (0.1, 0.5, 0.9)
-"""Where to look next between what is proved: fits from below gain the most, the others where these fail."""
+"""Where to fit next between the proved limits: near the lower limit gains the most, the others follow if it fails."""
 MAX_ITER = 2000
 
 
 class Enclosure(NamedTuple):
-    """A size below which w = 0 is not optimal, and one from which it is."""
+    """A size below which w = 0 is not optimal, and a size at and above which it is."""
 
     low: float
     high: float
@@ -47,14 +47,15 @@ class Enclosure(NamedTuple):
 def critical_size(problem: MarginScaleProblem) -> Enclosure:
     r"""Enclose the smallest factor k of the sets at which w = 0 is optimal, inf if there is none.
 
-    It is, if and only if the losses have slopes a at w = 0 and its best intercept with :math:`\sum c\,a\,y = 0` and
+    It is optimal if and only if the losses have slopes a at w = 0 and its best intercept with :math:`\sum c\,a\,y = 0`
+    and
 
     .. math:: V = \sum_i c_i a_i y_i x_i \in k \sum_i c_i\, p(a_i) S_i + \partial\,\text{penalty}(0),
 
-    :math:`p(a) = \kappa a + 1 - \kappa` for worst cases, 0 for smooth losses averaged over noise. Neither a ridge nor
-    limits on the weights have a slope at 0, an l1 norm has those in :math:`\alpha [-1, 1]^d`. Smooth losses have one a, the
-    same for all rows of a class, and so has the hinge where the classes weigh the same; otherwise a is 1 on the lighter class
-    and anything in [0, 1] on the heavier, and k is the smallest over all of them.
+    :math:`p(a) = \kappa a + 1 - \kappa` for worst cases, 0 for smooth losses averaged over noise. A ridge and limits on
+    the weights have slope 0 at w = 0; an l1 norm has the slopes in :math:`\alpha [-1, 1]^d`. For smooth losses a is
+    unique and the same for all rows of a class, and so it is for the hinge if the classes have equal weight. Otherwise
+    a is 1 on the lighter class and any value in [0, 1] on the heavier class, and k is the smallest over all such a.
     """
     if problem.middles is not None:
         return _halved(problem)
@@ -68,15 +69,15 @@ def critical_size(problem: MarginScaleProblem) -> Enclosure:
 
 @singledispatch
 def collapse_bound(problem: LinearProblem) -> float:
-    """Return a factor of the sets from which w = 0 is known to be optimal, inf where none is known."""
+    """Return a factor of the sets at and above which w = 0 is known to be optimal; inf if none is known."""
     return np.inf
 
 
 @collapse_bound.register
 def collapse_bound_of_two(problem: MarginScaleProblem) -> float:
-    """Return a factor of the sets from which w = 0 is optimal, from one pass over the rows; inf where none is known.
+    """Return a factor of the sets at and above which w = 0 is optimal, in one pass over the rows; inf if none is known.
 
-    It is the smallest one where the slopes at w = 0 are known and the set has a gauge.
+    It is the smallest such factor if the slopes at w = 0 are known and the set has a gauge.
     """
     if problem.middles is not None:
         return np.inf
@@ -93,7 +94,7 @@ def collapse_bound_of_two(problem: MarginScaleProblem) -> float:
 
 
 def _halved(problem: MarginScaleProblem) -> Enclosure:
-    """Enclose the factor by certified fits alone, where rows move with the size of their sets."""
+    """Enclose the factor by bisection with certified fits, for rows that move with the size of their sets."""
     problem, typical = problem.having(alpha=0.0, penalty=_sloping(problem)), typical_size(problem)
     b = best_constant(problem, 0.0) if problem.fit_intercept else 0.0
     worth = problem.value_and_gradient(problem.join(np.zeros(problem.rows.n_features), b))[0]
@@ -116,19 +117,19 @@ def _halved(problem: MarginScaleProblem) -> Enclosure:
 
 
 def _sloping(problem: MarginScaleProblem) -> Penalty | None:
-    """Return the penalty where it has a slope at w = 0."""
+    """Return the penalty if it has a nonzero slope at w = 0, else None."""
     return problem.penalty if problem.penalty is not None and problem.penalty.absolute > 0 else None
 
 
 def _bare(problem: MarginScaleProblem) -> MarginScaleProblem:
-    """Return the problem without what matters nothing at w = 0, and with rows near the origin."""
+    """Return the problem without the terms that have no effect at w = 0, and with rows moved near the origin."""
     offset = problem.rows.offset() if problem.fit_intercept else None
     rows = problem.rows if offset is None else problem.rows.shifted(offset)
     return problem.having(rows=rows, alpha=0.0, penalty=_sloping(problem))
 
 
 def _is_settled(problem: MarginScaleProblem) -> bool:
-    """Return whether the losses' slopes at w = 0 are all known."""
+    """Return whether the losses' slopes at w = 0 are unique, hence known."""
     return not (problem.loss.is_homogeneous and problem.fit_intercept and majority(problem) != 0)
 
 
@@ -147,7 +148,7 @@ def _settled_slopes(problem: MarginScaleProblem) -> tuple[Array, Array]:
 
 
 def _settled_size(problem: MarginScaleProblem) -> Enclosure:
-    """Enclose the factor where the losses' slopes at w = 0 are all known."""
+    """Enclose the factor if the losses' slopes at w = 0 are known."""
     c, y = problem.weights, problem.signs
     slopes, scale_slopes = _settled_slopes(problem)
     V, budgets, sizes = (
@@ -162,7 +163,7 @@ def _settled_size(problem: MarginScaleProblem) -> Enclosure:
         return Enclosure(np.inf, np.inf)
     if problem.sets.shares_are_least(shrunk=problem.penalty is not None):
         return Enclosure(*[least_multiple(problem.sets, target, budgets, np.ones(()), sizes)] * 2)
-    # the same pull and the same budgets, from a hinge whose slopes are 1
+    # a hinge with slopes of 1 gives the same pull and the same budgets
     changed = problem.having(weights=budgets, loss=Hinge(), fit_intercept=False)
     if not np.allclose(slopes, scale_slopes, rtol=1e-15, atol=0.0):
         changed = changed.having(rows=_rescaled_rows(problem.rows, ratio(slopes, scale_slopes)))
@@ -175,13 +176,13 @@ def _rescaled_rows(rows: Rows, factors: Array) -> Rows:
 
 
 class _Search:
-    """The critical size between what directions that lead downhill and what dual weights prove."""
+    """The search for the critical size: directions downhill bound it from below, dual weights from above."""
 
     def __init__(self, problem: MarginScaleProblem, free: NDArray[np.bool_], intercept: float):
         self.problem, self.free, self.intercept = problem, free, intercept
 
     def run(self) -> Enclosure:
-        """Return what is proved from below and from above."""
+        """Return the proved lower and upper limits."""
         problem, typical = self.problem, typical_size(self.problem)
         flat = problem.join(np.zeros(problem.rows.n_features), self.intercept)
         worth = problem.value_and_gradient(flat)[0]
@@ -212,7 +213,7 @@ class _Search:
         return Enclosure(low, high)
 
     def rising(self, w: Array, b: float, most: float) -> float:
-        """Return the largest factor at which the objective does not rise from w = 0 along (w, b)."""
+        """Return the largest factor at which the objective does not rise from w = 0 in direction (w, b)."""
         problem, y, c, free = self.problem, self.problem.signs, self.problem.weights, self.free
         deficits, t = -y * (problem.rows.dot(w) + b), np.broadcast_to(problem.sets.support(w), len(y))
         _, slope, scale_slope = problem.loss.evaluate(1.0 - y * self.intercept, np.zeros(()))
@@ -233,7 +234,7 @@ class _Search:
         return float(brentq(along, 0.0, top, xtol=1e-300, rtol=1e-14))
 
     def provable(self, dual: Array, direction: Array | None, near: float) -> float:
-        """Return a factor at which these dual weights, made to belong to w = 0, prove it optimal."""
+        """Return a factor at which these dual weights, adjusted to be slopes at w = 0, prove w = 0 optimal."""
         problem, c, y = self.problem, self.problem.weights, self.problem.signs
         a = np.ones(len(y))
         if np.any(self.free):
@@ -249,7 +250,7 @@ class _Search:
 
 
 def filled(weights: Array, a: Array, wanted: float) -> Array:
-    """Return min(f a, 1) with the factor f at which its weighted sum is `wanted`; equal shares where there is none."""
+    """Return min(f a, 1) with the factor f at which its weighted sum is `wanted`; equal shares if there is none."""
     order = np.argsort(-a)
     a, weights = a[order], weights[order]
     ahead = np.concatenate([[0.0], np.cumsum(weights)[:-1]])
@@ -267,7 +268,7 @@ def filled(weights: Array, a: Array, wanted: float) -> Array:
 
 
 def typical_size(problem: MarginScaleProblem) -> float:
-    """Return the factor at which the sets are about as large as the rows are spread."""
+    """Return the factor at which the sets are about as large as the spread of the rows."""
     n = problem.rows.n_features
     reach = float(np.mean([np.mean(problem.sets.support(unit)) for unit in np.eye(min(n, 100), n)]))
     return float(np.sqrt(np.mean(problem.rows.column_squares))) / reach if reach > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Training on rows whose features are deleted within a budget: by the whole program, by chunks, or row by row."""
+"""Training for deletions of features within a budget: by one program, in chunks, or by generating rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from holdfast.solvers import Highs
 from holdfast.solvers.selection import pick
 
 SMALL_PROGRAM = 1e5
-"""Entries of the rows up to which the whole linear program is handed to a general solver where the structured one fails."""
+"""Most entries of the rows with which a general solver gets the linear program if the structured solver fails."""
 VIOLATED = 1e-3
-"""Share of `tol` by which a loss must exceed what the rows so far say before another one is generated."""
+"""A deletion is added for a row if its loss exceeds the loss in the current program by this share of `tol`."""
 Trained = tuple[Solution, DeletionProof]
 
 
@@ -38,10 +38,10 @@ def train_deletion(
     n_chunks: int = 1,
     report: Report = silent,
 ) -> Trained:
-    """Return the solution of a problem with a fractional adversary, and what is proved of it.
+    """Return the solution of a problem with a fractional adversary, and its proof.
 
-    With more than one chunk rows are dealt out, each class evenly, and the mean of the chunks' models is returned, as
-    published. The chunks' dual weights together prove what it is worth on all rows.
+    With more than one chunk, the rows of each class are dealt out evenly, and the mean of the chunks' models is
+    returned, as published. Together the chunks' dual weights give a lower bound for all rows.
     """
     chosen = pick(problem, solver)
     n = problem.rows.n_features
@@ -73,17 +73,17 @@ def train_deletion(
 
 
 def _other(problem: FeatureDeletionProblem, chosen: Solver, status: Status) -> Solver | None:
-    """Return the solver to try where this one has not come near enough, None where there is none."""
+    """Return the solver to try next if the gap is still too large, None if there is none."""
     if status is Status.CHUNKED:
         return None
-    # the simplex method is not disturbed by rows of very different weights
+    # the simplex method copes with rows of very different weights
     is_small = problem.rows.n_samples * problem.rows.n_features <= SMALL_PROGRAM
     is_stuck = is_small and status not in (Status.ITERATION_LIMIT, Status.SLOW)
     return Highs() if is_stuck else chosen.stand_in(problem.work())
 
 
 def _flattened(problem: FeatureDeletionProblem, found: Array, proof: DeletionProof) -> tuple[Array, DeletionProof]:
-    """Return w = 0 with the best intercept, and what the same bound proves of it, where what was found is no better."""
+    """Return w = 0 with the best intercept, and its proof by the same bound, unless the found parameters are better."""
     w = np.zeros(problem.rows.n_features)
     asked = problem.objective(w, 0.0) / float(problem.weights.sum())
     costs = {b: problem.objective(w, b) for b in ((0.0, asked, -asked) if problem.fit_intercept else (0.0,))}
@@ -94,7 +94,7 @@ def _flattened(problem: FeatureDeletionProblem, found: Array, proof: DeletionPro
 
 
 def _told(parameters: Array, proof: DeletionProof, status: Status, n_iter: int, name: str, tol: float) -> Solution:
-    """Return the solution as its proof has it."""
+    """Return the solution with the status, the objective and the bound of its proof."""
     if proof.gap <= tol:
         status = Status.SOLVED
     elif status is Status.SOLVED:
@@ -103,14 +103,14 @@ def _told(parameters: Array, proof: DeletionProof, status: Status, n_iter: int, 
 
 
 def _dealt(signs: Array, n_chunks: int) -> list[NDArray[np.intp]]:
-    """Return the rows of each chunk: those of either class are dealt out in turn."""
+    """Return the rows of each chunk: the rows of each class are dealt out to the chunks in turn."""
     order = np.argsort(signs, kind="stable")
     starts = np.concatenate([np.arange(np.count_nonzero(signs == sign)) for sign in (-1.0, 1.0)])
     return [np.sort(order[starts % n_chunks == k]) for k in range(n_chunks)]
 
 
 def _joined(parts: Sequence[Any], rows: Sequence[NDArray[np.intp]]) -> Any:
-    """Return the rows of the parts in their places."""
+    """Return the parts joined, with rows in their original order."""
     if len(parts) == 1:
         return parts[0]
     places = np.argsort(np.concatenate(rows))
@@ -121,7 +121,7 @@ def _joined(parts: Sequence[Any], rows: Sequence[NDArray[np.intp]]) -> Any:
 
 @dataclass(frozen=True)
 class _Master(Problem):
-    """The problem with some deletions only: of row `owners[k]` the features that `deleted[k]` marks."""
+    """The problem with some deletions only: the k-th deletes the features in `deleted[k]` from row `owners[k]`."""
 
     problem: FeatureDeletionProblem
     X: Array
@@ -168,10 +168,11 @@ def generate_rows(
     max_iter: int,
     report: Report = silent,
 ) -> Trained:
-    """Return the solution of a problem with an adversary that deletes whole features, and what is proved of it.
+    """Return the solution of a problem with an adversary that deletes whole features, and its proof.
 
-    Each of up to `max_iter` rounds solves a linear program of the deletions so far, whose optimum is a lower bound, and adds
-    the worst deletions at its solution. The first come from the solution for an adversary who deletes shares.
+    Each of up to `max_iter` rounds solves a linear program with the deletions so far, whose optimum is a lower bound,
+    and adds the worst deletions at its solution. The first deletions are the worst ones at the solution for an
+    adversary who deletes shares of features.
     """
     n, zero = problem.rows.n_features, np.zeros(problem.n_parameters)
     relaxed = replace(problem, loss=replace(problem.loss, knapsack=replace(problem.loss.knapsack, is_whole=False)))

@@ -1,4 +1,4 @@
-"""Training of means and scales: start on a sample of the rows, solve, prove, and go on where the proof falls short."""
+"""Training of means and scales: start on a sample of the rows, solve, prove, and go on while the gap is too large."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from holdfast.solvers.selection import pick
 FINE = 0.5
 """Solvers stop at this share of the tolerance."""
 FINER = 0.01
-"""If the proof does not reach the tolerance there, they go on to this share of it."""
+"""If the gap still exceeds the tolerance, they go on with their own tolerance multiplied by this."""
 ROUGH = 0.1
-"""On a sample, steps end when one gains less than this share of the objective."""
+"""On a sample, the solver stops when a step gains less than this share of the objective."""
 COARSER, NEARING = 4, 50
-"""Before the sample, every fourth of its rows is used. Each takes at most so many steps."""
+"""A fit to every fourth row of the sample comes before the fit to the sample; the largest number of steps of each."""
 GUIDED = ("newton", "quasi_newton")
-"""Solvers that start from the sample. Coordinate steps do not: they are rounds of boosting, which start at the prior."""
+"""Solvers that start from the sample's solution. Coordinate steps are rounds of boosting and start at the prior."""
 OTHERS: dict[str, tuple[type[Solver], int]] = {"quasi_newton": (Newton, 40), "newton": (QuasiNewton, 200)}
-"""Where nobody chose the solver: the one that takes over from it where it leaves a gap, and after how many steps at the latest.
+"""The solver that takes over if the automatically chosen solver leaves a gap, and the number of steps before it does.
 
-Steps with the sample's Hessian give way to those with Hessians of all rows, and Newton's, where their model of the function is
-bad, to those that need none.
+Steps with the sample's Hessian are followed by steps with the Hessian of all rows. Newton's steps, where their
+quadratic model is bad, are followed by steps that need no Hessian.
 """
 FALLING = 0.5
-"""Newton's method goes on if so many steps bring the objective below this share: each divides an exponential loss by e."""
+"""Newton's method goes on if its steps reduce the objective by this factor: each divides an exponential loss by e."""
 
 
 def train_laplace(
@@ -45,7 +45,7 @@ def train_laplace(
     start: Array | None = None,
     report: Report = silent,
 ) -> tuple[Solution, LaplaceProof]:
-    """Return the best means and scales, how they were found, and the proof."""
+    """Return the solution, with the best means and scales, and its proof."""
     chosen = pick(problem, solver)
     if start is None:
         start = _near(problem) if problem.is_long and chosen.name in GUIDED else problem.start()
@@ -74,7 +74,7 @@ def train_laplace(
 def _better(
     problem: LaplaceProblem, found: Solution, proof: LaplaceProof, other: Solution, others: LaplaceProof
 ) -> tuple[Solution, LaplaceProof]:
-    """Return the lower of two points, the second found from the first, with the higher of their bounds."""
+    """Return the point with the lower objective and the higher of the bounds; the second was found from the first."""
     n_iter, bound = found.n_iter + other.n_iter, max(proof.lower_bound, others.lower_bound)
     if others.objective <= proof.objective:
         found, proof = other, others
@@ -83,7 +83,7 @@ def _better(
 
 
 def _near(problem: LaplaceProblem) -> Array:
-    """Return about the best parameters for the sample, found from the best for a part of it."""
+    """Return roughly the best parameters for the sample, starting from those for a part of it."""
     start = None
     for sample in (problem.sample.thinned(COARSER), problem.sample):
         start = Newton().minimise(sample, _valid(sample, start), tol=ROUGH, max_iter=NEARING, rough=True).parameters
@@ -91,17 +91,17 @@ def _near(problem: LaplaceProblem) -> Array:
 
 
 def _valid(problem: LaplaceProblem, start: Array | None) -> Array:
-    """Return the start if it is in the domain: larger rows may be missing from the sample, which limit the scales more."""
+    """Return the start if it is feasible, else the default: rows outside the sample may limit the scales more."""
     return start if start is not None and np.isfinite(problem.value_and_gradient(start)[0]) else problem.start()
 
 
 def _proved(
     problem: LaplaceProblem, solver: Solver, start: Array, tol: float, max_iter: int, report: Report
 ) -> tuple[Solution, LaplaceProof]:
-    """Return the solver's last point and its proof; while the proof falls short, go on with a finer tolerance if it helps."""
+    """Return the solver's best point and its proof; tighten the tolerance while the gap is too large and this helps."""
     fine, n_iter, best = FINE * tol, 0, None
     while True:
-        # with a good metric the next step tells how much is left, so that no gap need be computed on the way
+        # with a good metric the next step estimates the remaining gain, so no gap is computed on the way
         found = solver.minimise(
             problem, start, tol=fine, max_iter=max_iter - n_iter, rough=problem.is_long, report=report
         )

@@ -1,4 +1,4 @@
-"""Training with the loss "tail": solved for some scales, bounded from below for all others."""
+"""Training with the loss "tail": solved at some scales, with lower bounds for all other scales."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from holdfast.solvers.quasi_newton import QuasiNewton
 from holdfast.solvers.selection import pick
 
 FINE = 1e-3
-"""Each convex problem is solved to this share of the tolerance, as their gaps add to that of the whole."""
+"""Each convex problem is solved to this share of the tolerance, because their gaps add to the overall gap."""
 ALTERNATIONS, SOLVES = 30, 80
-"""Largest numbers of convex problems: to find a good scale, and in total."""
+"""Largest number of convex problems solved to find a good scale, and in total."""
 SETTLED = 1e-9
-"""The alternation ends when the scale changes by no more than this share."""
+"""The alternation ends when the relative change of the scale is at most this."""
 PATIENCE = 100
-"""Where nobody chose the solver, Newton's steps give way to others after so many at the latest, and where they leave a gap."""
+"""Without a chosen solver, another solver takes over after this many Newton steps, or if they leave a gap."""
 NARROW = 1e-3
-"""A new scale keeps this share of a cell's length from its ends, so that no cell is split in vain."""
+"""A new scale stays this share of a cell's length away from its ends, so that each split is useful."""
 
 
 class TailFit(NamedTuple):
-    """The means and the common scale that were found."""
+    """The means and the common scale found."""
 
     means: Array
     """In units of the scales."""
@@ -70,7 +70,7 @@ class _Search:
         is_free = solver is None and isinstance(self.solver, Newton)
         patience = PATIENCE if is_free else max_iter
         self.turns = [(self.solver, FINE * tol, patience), (self.solver, 0.0, patience)]
-        """Solvers that are tried in turn, with their tolerances and steps, until the gap is small enough."""
+        """Solvers to try in turn, each with its tolerance and number of steps, until the gap is small enough."""
         if is_free:
             self.turns.append((QuasiNewton(), FINE * tol, max_iter))
         self.floor = TailProblem(rows, 1.0).floor
@@ -80,16 +80,16 @@ class _Search:
         self.best, self.sigma, self.name, self.n_iter = np.inf, 1.0, self.solver.name, 0
         self.trace: list[float] = []
         self.is_cut = False
-        """Whether some problem was cut short by max_iter."""
+        """Whether max_iter cut some problem short."""
         self.is_open = False
         """Whether the solver left a gap at some scale."""
         self.ground = rows.lost
         """A lower bound of G at 0."""
         self.grounded: set[float] = set()
-        """Scales whose means were tried for that bound."""
+        """Scales whose means were tried for the bound of G at 0."""
 
     def solved(self, sigma: float, start: Array) -> None:
-        """Solve the problem of a scale."""
+        """Solve the convex problem at a scale."""
         problem = TailProblem(self.rows, sigma)
         (solver, tol, most), *others = self.turns
         found = last = solver.minimise(problem, start, tol=tol, max_iter=min(most, self.max_iter))
@@ -97,7 +97,7 @@ class _Search:
         for solver, tol, most in others:
             if n_iter >= self.max_iter or self._is_near(value, bound):
                 break
-            # to go to rounding helps the bound where a solver was content, as it does where a scale is tiny
+            # tolerance 0 improves the bound only after a converged solve, for instance at a tiny scale
             if not tol and found.status is not Status.SOLVED:
                 continue
             last = solver.minimise(problem, found.parameters, tol=tol, max_iter=min(most, self.max_iter - n_iter))
@@ -117,11 +117,11 @@ class _Search:
         self.report(f"scale {sigma:.6g}, number {len(self.bounds)}: objective {value:.10g}, best {self.best:.10g}")
 
     def _bounded(self, problem: TailProblem, found: Solution) -> tuple[float, float]:
-        """Return the objective of a scale and its lower bound at what a solver found."""
+        """Return the objective and the lower bound at a solver's result."""
         return problem.value_and_gradient(found.parameters)[0], problem.lower_bound(found.parameters)
 
     def _is_near(self, value: float, bound: float) -> bool:
-        """Return whether the gap is no larger than asked for."""
+        """Return whether the gap is within the tolerance."""
         return value - bound <= self.tol * max(value, self.floor)
 
     def alternate(self) -> None:
@@ -137,7 +137,7 @@ class _Search:
                 break
 
     def close(self) -> float:
-        """Solve at the scale where the bound is lowest until it is close enough, and return the bound."""
+        """Solve repeatedly at the scale with the lowest bound until the gap is small enough; return the bound."""
         while True:
             bound, sigma = self._worst()
             smallest = min(self.bounds)
@@ -153,8 +153,8 @@ class _Search:
     def _worst(self) -> tuple[float, float]:
         """Return the bound over all scales, and the scale to solve next.
 
-        G is concave, so it lies above the chords between certified values, of which that at scale 0 is a bound of the losses
-        alone. Divergence plus loss lies above the chords minus d ln(sigma) + d. The best scale is at most 1.
+        G is concave, so it lies above the chords between its certified lower bounds; at scale 0 the bound is for the
+        losses alone. Divergence plus loss lies above the chords less (d ln(sigma) + d). The best scale is at most 1.
         """
         d = self.rows.n_learners
         points = [(0.0, self.ground)]
@@ -175,7 +175,7 @@ class _Search:
         return float(max(bound, 0.0)), least
 
     def fit(self, bound: float) -> TailFit:
-        """Return the best vote, with its objective recomputed."""
+        """Return the best vote found, with its objective recomputed."""
         u, sigma = self.means[self.sigma], self.sigma
         proof = tail_proof(self.rows, u, sigma, self.best, bound)
         unsolved = Status.STALLED if self.is_open else Status.UNCERTIFIED

@@ -1,4 +1,4 @@
-"""Training of a vote: posterior distributions of its weights, and advice where they are not proved to be the best."""
+"""Training of a vote: posterior distributions of its weights, and advice if they are not proved optimal."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ BETWEEN = "The bound over all scales could not be raised further. Use a smaller 
 
 
 class Laws(NamedTuple):
-    """Laplace distributions, one for each weight."""
+    """Laplace distributions, one per weight."""
 
     means: Array
     scales: Array
 
 
 class Posterior(NamedTuple):
-    """The distributions for one class against the rest, and what is proved about them."""
+    """The distributions for one class against the rest, with their proof."""
 
     laws: Laws
     solution: Solution
     proof: LaplaceProof
     floor: float
-    """The objective below which a gap is measured against this number."""
+    """Gaps are relative to this number where the objective is smaller."""
     trace: list[float]
     advice: str
     """Why the fit is not certified and what to do; empty if it is certified."""
@@ -46,7 +46,7 @@ class Posterior(NamedTuple):
 
 @dataclass
 class VoteTraining:
-    """Settings of the training, and the training itself.
+    """Training of a vote, with its settings.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class VoteTraining:
         return Posterior(laws, found, proof, problem.floor, problem.trace, self._advice(found, cause + ELSE))
 
     def by_tail(self, outputs: Outputs, signs: Array, weights: Array, before: Laws | None) -> Posterior:
-        """Return the best distributions with one common scale for the share of voters that err."""
+        """Return the best distributions with one common scale, for the loss that is the share of voters that err."""
         rows = TailRows(signs[:, None] * outputs.dense(slice(None)) * self.prior.scales, weights)
         found = train_tail(
             rows,
@@ -106,5 +106,5 @@ class VoteTraining:
             return ""
         if found.status is Status.ITERATION_LIMIT:
             return found.advice
-        # None tries more than one
+        # solver=None tries more than one solver
         return otherwise if self.solver is None else f"Use solver=None. {otherwise}"

@@ -1,4 +1,4 @@
-"""The loss on validation rows as a function of the lengths of the ellipsoids that a classifier is trained for."""
+"""The validation loss of a classifier as a function of the lengths of the ellipsoids used in its training."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from holdfast.uncertainty.ellipsoids import CommonEllipsoid
 from holdfast.uncertainty.row_ellipsoids import FactorEllipsoids
 
 SMOOTHING = 1e-6
-"""Noise on the score by which supports are smooth at w = 0."""
+"""Noise added to the score to make supports smooth at w = 0."""
 ACCURATE, TRAINING_STEPS = 1e-11, 200
-"""The gain that the last Newton step of a training may still promise (it squares the error), and steps at most."""
+"""Newton steps of a training end at this promised gain (each squares the error) or after this number of steps."""
 ROUNDINGS = (1.0, 0.2, 0.06)
-"""By how much the hinge is rounded, from stage to stage; it bends as much as a softplus of half that softness."""
+"""Rounding of the hinge in each stage; it bends as much as a softplus of half that softness."""
 SLOPE, GAIN, MOST_STEPS = 1e-4, 1e-6, 40
-"""The slope, in squares as shares of the largest, and the gain of a step at which a stage ends, and its steps at most."""
+"""A stage ends at this slope (for squares as shares of the largest), at this gain of a step, or after so many steps."""
 
 
 def ellipsoids(squares: Array, slopes: Array | None) -> RowSets:
-    """Return ellipsoids of lengths whose squares these are, of the features, or of what these have the slopes J_i in."""
+    """Return ellipsoids with these squared lengths along the features, or along the variables of the slopes J_i."""
     sizes = np.sqrt(squares)
     return CommonEllipsoid(sizes) if slopes is None else FactorEllipsoids(slopes * sizes)
 
@@ -43,31 +43,33 @@ class ValidatedLengths:
               t_i(w)^2 = \sum_k \nu_k (J_i^\top w)_k^2,
 
     with :math:`\psi` the hinge rounded by a hyperbola, so that V has a gradient, by the implicit function theorem:
-    :math:`\nabla V = -\partial_\nu (q^\top \nabla_\theta F)` with :math:`H q = \nabla_\theta V`, F being what is minimised and
-    H its Hessian. Several problems (one for each class) are trained for the same lengths, and their validation losses added up.
+    :math:`\nabla V = -\partial_\nu (q^\top \nabla_\theta F)` with :math:`H q = \nabla_\theta V`, F being what is
+    minimised and H its Hessian. If there are several problems (one for each class), all have the same lengths, and V
+    sums their validation losses.
 
     Parameters
     ----------
     trained : sequence of MarginScaleProblem
-        With a ridge. Their loss and sets are replaced.
+        The training problems, with a ridge. Their loss and sets are replaced.
     judged : sequence of MarginScaleProblem
-        The validation rows of each: with no ridge and no sets.
+        The validation rows of each problem, without a ridge and without sets.
     slopes : ndarray of shape (n_samples, n_features, n_lengths) or None
-        :math:`J_i`, the derivatives of the features in what the lengths are of; None for the features themselves.
+        :math:`J_i`, the derivatives of the features with respect to the variables that have the lengths; None if these
+        variables are the features.
     """
 
     def __init__(
         self, trained: Sequence[MarginScaleProblem], judged: Sequence[MarginScaleProblem], slopes: Array | None = None
     ):
         offset = trained[0].rows.offset() if trained[0].fit_intercept else None
-        if offset is not None:  # an intercept makes up for it
+        if offset is not None:  # the intercept absorbs the shift
             trained = [own.having(rows=own.rows.shifted(offset)) for own in trained]
             judged = [own.having(rows=own.rows.shifted(offset)) for own in judged]
         self.trained, self.judged, self.slopes = trained, judged, slopes
         self._last = [np.zeros(own.n_parameters) for own in trained]
 
     def sets(self, squares: Array) -> RowSets:
-        """Return the ellipsoids of lengths whose squares these are."""
+        """Return the ellipsoids with these squared lengths."""
         return ellipsoids(squares, self.slopes)
 
     def value_and_gradient(self, squares: Array, scale: float) -> tuple[float, Array]:
@@ -85,9 +87,9 @@ class ValidatedLengths:
         return value, gradient
 
     def minimised(self, starts: Sequence[Array], low: Array, high: Array, *, report: Report = silent) -> Array:
-        """Return squares of lengths between `low` and `high` with a low V: the best that any of the starts leads to.
+        """Return squares of lengths between `low` and `high` with a low V: the best result from all starts.
 
-        By L-BFGS in squares as shares of the largest, the rounding of the hinge taken back in stages.
+        L-BFGS minimises over squares as shares of the largest, while the rounding of the hinge is reduced in stages.
         """
         unit = np.where(high > 0, high, 1.0)
 
@@ -109,7 +111,7 @@ class ValidatedLengths:
         return np.clip(best * unit, low, high)
 
     def part(self, trained: NDArray[np.intp], judged: NDArray[np.intp], *, drawn: bool = False) -> Self:
-        """Return what some of the rows make of it; with `drawn` they were drawn by their weights and count alike."""
+        """Return the same loss on some of the rows; with `drawn` they were drawn by their weights and count equally."""
         made = object.__new__(type(self))
         made.trained = [_some(own, trained, drawn) for own in self.trained]
         made.judged = [_some(own, judged, drawn) for own in self.judged]
@@ -118,7 +120,7 @@ class ValidatedLengths:
         return made
 
     def pull(self, problem: MarginScaleProblem, theta: Array, move: Array, squares: Array) -> Array:
-        """Return the derivatives in nu of the slope of what is minimised along a move of the parameters."""
+        """Return the derivatives in nu of the training objective's slope along a move of the parameters."""
         (w, b), (v, c) = problem.split(theta), problem.split(move)
         t = np.atleast_1d(problem.sets.support(w))
         root, turn = self._roots(w), self._roots(v)
@@ -132,7 +134,7 @@ class ValidatedLengths:
         return np.square(root).T @ (0.5 * second / t - 0.5 * first * along / np.square(t)) + mixed.T @ (first / t)
 
     def _roots(self, w: Array) -> Array:
-        """Return J_i'w, one row where all rows have the same."""
+        """Return J_i'w, as a single row if it is the same for all rows."""
         return w[None, :] if self.slopes is None else np.einsum("ijk,j->ik", self.slopes, w)
 
 
@@ -141,7 +143,7 @@ def _some(problem: MarginScaleProblem, rows: NDArray[np.intp], drawn: bool) -> M
 
 
 def _solved(problem: Any, theta: Array, slope: Array) -> Array:
-    """Return H^-1 slope, H being the Hessian of the problem."""
+    """Return H^-1 slope, where H is the Hessian of the problem."""
     H = problem.hessian(theta)
     scale = np.sqrt(np.diag(H))
     factor = cho_factor(H / np.outer(scale, scale) + 1e-15 * np.eye(len(slope)), lower=True)

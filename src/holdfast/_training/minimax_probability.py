@@ -1,4 +1,4 @@
-"""Training of the minimax probability machine: reweighting where spreads are smooth, else a path of ever less smoothing."""
+"""Training of the minimax probability machine: reweighting for smooth spreads, else a path of decreasing smoothing."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from holdfast.solvers.newton import newton_step
 from holdfast.solvers.selection import pick
 
 REWEIGHTINGS = 50
-"""Reweighted solves with the covariances alone, before Newton steps take over."""
+"""Largest number of reweighted solves, with the covariances alone, before Newton steps take over."""
 SETTLED = 1e-12
 """Change of either spread, as a share of their sum, at which reweighting has settled."""
 FIRST_EASE, SHRINK, LAST_EASE = 0.1, 0.1, 1e-11
-"""Smoothing as a share of the spread: where the path starts, its factor from stage to stage, and the least one."""
+"""Smoothing as a share of the spread: at the start of the path, its factor between stages, and its smallest value."""
 TRACE = 0.1
-"""A proof is tried once the smoothing is at most this share of `tol`; the gap that it causes is about as large."""
+"""A proof is tried once the smoothing is at most this share of `tol`; it causes a gap of about its own size."""
 STAGE = 1e-3
-"""What the next step must promise at a stage of the path, as a share of the smoothing there."""
+"""A stage of the path ends when the next step promises less than this share of the smoothing."""
 FINE, FINEST = 1e-2, 1e-10
-"""The same where a proof is tried: a share of `tol` squared, for the gap goes with the root of it, and its largest value."""
+"""The same limit for a proof: a share of `tol` squared, as the gap varies with its root; and its largest value."""
 STAGE_STEPS, NO_SHRINK = 30, 0.8
-"""Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
+"""Steps after which a stage is replaced by one nearer to the last, and the largest factor at which this is done."""
 BOUNDLESS = 1e7
-"""With more standard deviations between them than this, classes can be separated without limit."""
+"""Classes more than this many standard deviations apart count as perfectly separable."""
 
 
 def train_minimax(
@@ -41,10 +41,10 @@ def train_minimax(
     max_iter: int,
     report: Report = silent,
 ) -> tuple[Solution, MinimaxProof]:
-    """Return weights with lead 1, how they were found, and what is proved of them.
+    """Return the solution, with weights of lead 1, and its proof.
 
-    Spreads without kinks are solved by reweighting. Others are followed along a path of ever less smoothing, each stage started
-    at the last solution, until the proof says `tol`.
+    Problems whose spreads have no kinks are solved by reweighting. Others follow a path of decreasing smoothing, where
+    each stage starts at the last solution, until the gap is at most `tol`.
     """
     chosen = pick(problem.smoothed(1.0), solver)
     w, n_iter = reweighted(problem, min(REWEIGHTINGS, max_iter))
@@ -71,7 +71,7 @@ def train_minimax(
 def reweighted(problem: MinimaxProbabilityProblem, limit: int) -> tuple[Array, int]:
     r"""Return the minimum for spreads :math:`\sqrt{w^\top M w}` and no drift, nearly, and the number of solves it took.
 
-    :math:`w \leftarrow H^{-1} D`, :math:`H = M_+/\sigma_+ + M_-/\sigma_-`: each step minimises a parabola that lies above.
+    :math:`w \leftarrow H^{-1} D`, :math:`H = M_+/\sigma_+ + M_-/\sigma_-`: each step minimises a quadratic majorant.
     """
     inner = [problem.negative.inner, problem.positive.inner]
     w, sizes, n_steps = problem.difference, np.ones(2), 0
@@ -89,7 +89,7 @@ def reweighted(problem: MinimaxProbabilityProblem, limit: int) -> tuple[Array, i
 
 @dataclass
 class _Path:
-    """The way down to no smoothing."""
+    """A path of decreasing smoothing."""
 
     problem: MinimaxProbabilityProblem
     solver: Solver
@@ -99,7 +99,7 @@ class _Path:
     n_iter: int
 
     def followed(self, w: Array, proof: MinimaxProof, size: float) -> tuple[Array, MinimaxProof]:
-        """Return the best weights on the path and what is proved of them, from weights of this spread."""
+        """Return the best weights on the path and their proof, starting from weights w whose spread is `size`."""
         problem, first, best = self.problem, size, w
         delta, shrink = FIRST_EASE * size, SHRINK
         last, trial, begin = delta, delta, [w]
@@ -120,7 +120,7 @@ class _Path:
                 last, before, w = delta, w, stage.parameters
                 delta, shrink = trial, max(SHRINK, shrink**2)
                 is_end = delta <= LAST_EASE * first or problem.objective(w) <= 1 / BOUNDLESS
-                # a bound holds for all weights
+                # a lower bound holds for all weights, so the highest is kept
                 bound = certificate_of(problem, w, smoothed).lower_bound if is_fine or is_end else 0.0
                 best = min(best, w, key=problem.objective)
                 proof = MinimaxProof.at(problem, best, max(bound, proof.lower_bound))
@@ -135,7 +135,7 @@ class _Path:
         return self._tidied(best, proof, delta)
 
     def _tidied(self, w: Array, proof: MinimaxProof, delta: float) -> tuple[Array, MinimaxProof]:
-        """Return the weights with the zeros and ties that only smoothing has kept them from, where they are as good."""
+        """Return the weights with zeros and ties that only smoothing had prevented, if these are as good."""
         tidy = self.problem.snapped_to_kinks(w, delta, 0.0)
         proved = MinimaxProof.at(self.problem, tidy, proof.lower_bound)
         is_as_good = proved.objective <= proof.objective * (1 + TRACE * self.tol)

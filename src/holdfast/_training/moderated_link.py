@@ -1,4 +1,4 @@
-"""Training through the moderated link: downhill from certified solutions, on an objective that is not convex."""
+"""Training with the moderated link: descents on a nonconvex objective that start at certified solutions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.solvers import QuasiNewton
 SPREAD = np.pi / 8
 """With this factor of the variance the moderated sigmoid resembles the mean of the sigmoid over the noise (MacKay)."""
 FINE = 1e-5
-"""What the next step must promise for the descent to go on, as a share of `tol`."""
+"""The descent goes on while the next step promises at least this share of `tol`."""
 
 
 def moderation(t: Array) -> Array:
@@ -31,8 +31,9 @@ def moderation(t: Array) -> Array:
 class Moderated:
     r"""The expected logistic loss of moderated scores, :math:`\mathbb E \log(1 + e^{r (u - 1 + tZ)})`.
 
-    That is the expected logistic loss at the deficit 1 + r (u - 1) and the scale r t. It is not convex, and falls with t where
-    u > 1, so it is no :class:`Loss`: it has what steps downhill ask of one, and nothing that a proof needs.
+    This is the expected logistic loss at the deficit 1 + r (u - 1) and the scale r t. It is not convex and decreases
+    with t where u > 1, so it is no :class:`Loss`: it has the methods that descents use, but none of those that a proof
+    needs.
     """
 
     expected: Loss
@@ -46,11 +47,11 @@ class Moderated:
         r = moderation(t)
         x, scale = r * (u - 1.0), r * t
         value, slope, scale_slope = self.expected.evaluate(1.0 + x, scale)
-        # dr/dt = -SPREAD t r^3 and d(rt)/dt = r^3, in an order in which nothing overflows
+        # dr/dt = -SPREAD t r^3 and d(rt)/dt = r^3, ordered so that nothing overflows
         return value, r * slope, r * (r * r * scale_slope - SPREAD * scale * x * slope)
 
     def derivatives(self, u: Array, t: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-        """Return those of the convex loss that it is where r is held fast, which make a metric for the steps."""
+        """Return the derivatives with r held fixed: the loss is then convex, so they provide a metric for the steps."""
         r = moderation(t)
         value, slope, scale_slope, uu, ut, tt = self.expected.derivatives(1.0 + r * (u - 1.0), r * t)
         return value, r * slope, r * scale_slope, r * r * uu, r * r * ut, r * r * tt
@@ -60,12 +61,12 @@ class Moderated:
 
 
 def moderated(problem: MarginScaleProblem) -> MarginScaleProblem:
-    """Return the same problem through the moderated link, for quasi-Newton steps."""
+    """Return the same problem with the moderated link, for quasi-Newton steps."""
     return problem.having(loss=cast(Any, Moderated(problem.loss)))
 
 
 def objective(problem: MarginScaleProblem, parameters: Array) -> float:
-    """Return the objective by its definition, apart from what the steps see."""
+    """Return the objective by its definition, computed independently of the steps."""
     w, b = problem.split(parameters)
     return objective_at(problem, w, b, problem.rows.dot(w), problem.sets.support(w))
 
@@ -79,10 +80,11 @@ def through_moderated_link(
     max_iter: int,
     report: Report = silent,
 ) -> tuple[Solution, Certificate]:
-    """Return the lower end of two descents, from a solution for the expected logistic loss and from one for exact rows.
+    """Return the better of two descents: from the solution for the expected logistic loss and from that for exact rows.
 
-    Nothing is proved of it. Rows that are all but lost hold the first start near w = 0, from where no way may lead down; the
-    second does not know of them. Without noise there is but one objective, and the solution stands with its proof.
+    The result has no lower bound. Very noisy rows hold the first start near w = 0, from which no descent may be
+    possible; they do not affect the second start. Without noise the objectives coincide, and the given solution is
+    returned with its proof.
     """
     if np.all(problem.sets.exact_features(problem.rows.n_features)):
         return found, proof
@@ -96,7 +98,7 @@ def through_moderated_link(
         for start in (found, exact)
     ]
     first, second = (objective(near, end.parameters) for end in ends)
-    # where both meet it is rounding that would choose
+    # if both descents end at the same point, rounding must not choose between them
     lowest, end = (second, ends[1]) if second < (1 - tol) * first else (first, ends[0])
     is_sound = found.status in (Status.SOLVED, Status.NO_BOUND)
     ended = replace(

@@ -1,4 +1,4 @@
-"""The largest size of the sets at which the classes can be separated, wherever in their sets the rows are."""
+"""The largest size of the sets at which the classes can be separated, wherever the rows lie in their sets."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from holdfast._training.training import train
 from holdfast.losses import Hinge, Mixture
 
 INSEPARABLE = 2.0
-"""The objective is at least this where a row's margin is short: its dual weight is 1, and so is the sum of the other class."""
+"""The objective is at least this if a row misses its margin: its dual weight is 1, and the other class balances it."""
 FAINTEST = 1e-9
-"""If classes cannot be separated with sets of this share of the features' own size, they count as inseparable without any."""
+"""Classes that cannot be separated with sets of this share of the features' size count as inseparable without sets."""
 SHARES = (1e-1, 1e-2, 1e-3)
-"""The next fits are made below the proved size by these shares of it."""
+"""The next fits are made at sizes below the proved size by these shares."""
 
 
 def separable_size(problem: MarginScaleProblem) -> Enclosure:
     r"""Enclose the largest factor k of the sets with :math:`y_i(w^\top x_i + b) > k h_i(-y_i w)` for all rows and some w, b.
 
-    At a k below it, w of the least :math:`\sum_i h_i` with :math:`y_i(w^\top x_i + b) \ge 1 + k h_i` minimises
+    Below the largest k, the w of least :math:`\sum_i h_i` with :math:`y_i(w^\top x_i + b) \ge 1 + k h_i` minimises
 
     .. math:: \sum_i (1 - y_i(w^\top x_i + b) + k h_i)_+ + \mu \sum_i h_i
 
-    for small :math:`\mu > 0`, exactly: a training problem with :math:`\kappa = k/(k + \mu)` and sets k + mu times as large.
-    For sets that all rows share that w is the best there is, k being 1 / h(w); for others it points to a larger k, where the
-    next fit is made. Dual weights a prove from above: no w separates from
-    :math:`\min\{k : \sum_i a_i y_i x_i \in k \sum_i a_i S_i\}` on. So does a robust hinge loss above 0, by which
-    the rest is halved.
+    for small :math:`\mu > 0`, exactly: a training problem with :math:`\kappa = k/(k + \mu)` and sets k + mu times as
+    large. If all rows share one set, this w is the best, with k = 1 / h(w). Otherwise it leads to a larger k, where the
+    next fit is made. Dual weights a give an upper limit: no w separates at or above
+    :math:`\min\{k : \sum_i a_i y_i x_i \in k \sum_i a_i S_i\}`. A positive robust hinge loss gives an upper limit too,
+    which serves to bisect the interval that remains.
     """
     offset = problem.rows.offset() if problem.fit_intercept else None
     rows = problem.rows if offset is None else problem.rows.shifted(offset)
     problem = problem.having(rows=rows, weights=np.ones(len(problem.signs)), loss=Hinge(), alpha=0.0, penalty=None)
     typical = typical_size(problem)
     if typical == 0:
-        return Enclosure(0.0, 0.0)  # rows that are all alike
+        return Enclosure(0.0, 0.0)  # all rows are alike
     low, high, k, mu = 0.0, np.inf, 0.0, 0.1 * typical / rows.n_samples
     shares = iter(SHARES)
     while high > low * (1 + ACCURACY):
@@ -57,7 +57,7 @@ def separable_size(problem: MarginScaleProblem) -> Enclosure:
         if proof.dual is not None:
             high = max(low, min(high, _provable(problem, proof.dual, w)))
         if proof.objective < 1e-2 * INSEPARABLE:
-            # too faint a price for the sets to be weighed to all digits
+            # the price mu of the sets is too small for full precision
             mu /= max(proof.objective, 1e-6)
             continue
         share = next(shares, None)
@@ -93,7 +93,7 @@ def _reach(problem: MarginScaleProblem, w: Array, most: float) -> float:
 
 
 def _provable(problem: MarginScaleProblem, dual: Array, w: Array) -> float:
-    """Return a factor from which these dual weights prove that no weights separate the classes."""
+    """Return a factor at and above which these dual weights prove that no weights separate the classes."""
     y = problem.signs
     positive, negative = float(np.sum(dual[y > 0])), float(np.sum(dual[y < 0]))
     if problem.fit_intercept:

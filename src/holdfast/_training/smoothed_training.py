@@ -1,4 +1,4 @@
-"""Training for losses at worst points and for penalties with kinks: a path of less and less smoothed problems, each proved."""
+"""Training for worst-case losses and for penalties with kinks: a path of decreasing smoothing, with proofs."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from holdfast.solvers.selection import pick
 FIRST, FIRST_SMOOTH, FIRST_WARM = 1.0, 1e-2, 5e-3
 """Smoothing at the start of a path: with kinks everywhere, with one at w = 0 only, and from a given start."""
 SHRINK, GENTLE = 0.1, 0.9
-"""Factor of the smoothing from stage to stage, and the one from which on it is not made gentler."""
+"""Factor of the smoothing from stage to stage, and the largest factor up to which it may be made gentler."""
 SMALLEST = 1e-10
-"""The least smoothing at which steps are not lost in rounding."""
+"""The smallest smoothing at which steps are not lost in rounding."""
 STAGE_STEPS = 40
-"""Steps after which a stage is given up for one nearer to the last."""
+"""Steps after which a stage is replaced by a stage nearer to the previous one."""
 PLAIN_STEPS, LAGGED_STEPS = 15, 30
-"""Newton steps of a stage without exact searches, which mostly need fewer, plain ones and those that keep slopes."""
+"""Most Newton steps of a stage without exact searches, plain or keeping slopes; fewer mostly suffice."""
 GROWTH = 2.0
-"""By how much more a fit is smoothed first than its neighbour was in the end."""
+"""The first smoothing of a fit, as a multiple of its neighbour's final smoothing."""
 AIM = 0.3
-"""The gap that the next smoothing is meant to leave, as a share of `tol`."""
+"""The gap that the next smoothing aims at, as a share of `tol`."""
 STAGE, ROUGH, WARM_STAGE = 0.02, 1e-2, 1e-3
-"""What the next step of a stage must promise, as a share of the gap that its smoothing leaves, and at most; for the first
-stage as a share of the smoothing itself, from scratch (`ROUGH`) and from a given start."""
+"""A stage ends when its next step promises less than `STAGE` times the gap that the smoothing leaves (`ROUGH` at most);
+the first stage, less than `ROUGH` (from scratch) or `WARM_STAGE` (from a given start) times the smoothing."""
 LAGGING, CARE, LEAST_CARE = 3.0, 1e-3, 1e-9
-"""How far a gap may exceed its proportion to the smoothing before stages are solved with more care, and how much more."""
+"""Factor by which a gap may exceed its proportion to the smoothing; beyond it, `CARE` multiplies the stages' goals."""
 SAMPLE_ROWS, ROWS_PER_PARAMETER, FEW = 2000, 30, 5
-"""Rows, at least and by the parameter, from whose solution that of FEW times as many is started."""
+"""Size of the sample that gives a start: least rows, rows per parameter, and least ratio of all rows to the sample."""
 POLISHING_STEPS = 6
-"""Newton steps on slopes that follow a small, smooth fit; two or three are enough unless weights move to their kinks."""
+"""Most Newton steps that polish a small, smooth fit; two or three suffice unless weights move to their kinks."""
 STRAIGHT = 0.01
-"""From such a smoothing on, w = 0 is worth a try."""
+"""At this smoothing and below, w = 0 is tried too."""
 TETHER = 0.01
 """Ridge of a smoothed problem without one of its own, as a share of the smoothing and of the least curvature of a feature."""
 SLOPES = np.linspace(0.1, 1.0, 10)
-"""Slopes at which the lighter class is tried to pull against w = 0, as a share of the steepest."""
+"""Trial slopes of the lighter class for a lower bound at w = 0, as shares of the steepest slope."""
 PROVED = 1e-9
-"""Gap to aim at where it costs little, and to prove that w = 0 is optimal."""
+"""Gap to aim at where it is cheap, and for a proof that w = 0 is optimal."""
 ACCURATE = {IntervalProgram, DeletionProgram}
-"""Views that solvers minimise to rounding, taking no start."""
+"""Views whose solvers minimise to rounding and take no start."""
 BACK_OFF = 0.1
-"""How much smaller sets are trained for where nothing else gives dual weights room, as a share of the gap aimed at."""
+"""Reduction of the sets, as a share of the target gap, used in training if nothing else gives dual weights room."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class SmoothedTraining:
         n, d = self.problem.rows.n_samples, self.problem.rows.n_features * self.problem.n_vectors
         is_cheap = n * d * d <= SMALL_WORK
         self.is_wide = bool(self.problem.work().get("is_wide", False))
-        # exact searches save steps, and where Hessians are cheap cost more than these
+        # exact searches save steps, but cost more than the steps where Hessians are cheap
         self.is_plain = is_cheap and not self.is_wide
         self.fine = min(self.tol, PROVED) if is_cheap and self.tol <= LOOSE else self.tol
         self.lowest, self.highest = np.inf, -np.inf
@@ -88,11 +88,12 @@ class SmoothedTraining:
         self.status = Status.STALLED
 
     def warm(self, start: Array, near: Solution | None = None) -> tuple[Solution, Certificate]:
-        """Return what is found from a given start, rows beginning with the slopes they have in a neighbour's proof."""
+        """Return the solution from a given start; slopes start at the values in a neighbour's proof."""
         if near is not None and near.dual is not None and self.tol > LOOSE:
             self.slopes = 2 * near.dual.slopes - 1
             if near.dual.smoothing > 0 and self.problem.sets.is_smooth:
-                # where a neighbour needed less smoothing, so will this; of sets with kinks few steps get anywhere there
+                # if a neighbour needed less smoothing, so will this fit; but with kinks in the sets, steps would get
+                # nowhere there
                 self.first = min(FIRST_WARM, GROWTH * near.dual.smoothing)
         self.is_near = self.tol > LOOSE
         return self.solved(start)
@@ -102,14 +103,14 @@ class SmoothedTraining:
         whole = self.solver
         takes_whole = bool({ConeProgram, LinearProgram, *ACCURATE}.intersection(whole.needs))
         if takes_whole and start is not None and self.tol > LOOSE and self.is_free:
-            # steps from a start that is near enough come before solvers that take none
+            # try steps from a near start before solvers that take no start
             self.follow(start)
             if self.gap <= self.tol:
                 return self._proved()
             self.solver = whole
         if takes_whole:
             if not ACCURATE.intersection(self.solver.needs):
-                # general solvers are not that accurate
+                # general solvers do not reach a finer gap
                 self.fine = self.tol
             found, proof = self._taken_whole()
             other = self.solver.stand_in(self.problem.work()) if self.is_free and proof.gap > self.tol else None
@@ -124,10 +125,10 @@ class SmoothedTraining:
             self.lowest, self.parameters, self.highest = proof.objective, start, proof.lower_bound
         self.follow(self._start_on_fewer_rows() if start is None else start)
         is_left = self.gap > self.tol and self.highest > -np.inf and self.n_iter < self.max_iter
-        # a Hessian of far more features than rows costs more than all else, and shows newton_cg nothing new
+        # with far more features than rows the Hessian costs more than all else, and tells newton_cg nothing new
         is_other = not (isinstance(self.solver, Newton) or self.is_wide)
         if is_left and self.is_free and is_other and self.problem.offers(Curved):
-            # where one kind of steps is lost, the other mostly finds the way
+            # where one kind of step fails, the other mostly succeeds
             if self.is_plain:
                 self.report("once more with exact searches")
                 self.is_plain = False
@@ -143,9 +144,9 @@ class SmoothedTraining:
         return self._polished(found, self._proof(found))
 
     def _polished(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
-        """Return the solution of a small, smooth problem after Newton steps that keep every weight on its side of its kinks.
+        """Return the solution of a small, smooth problem after Newton steps that cross no kink of the weights.
 
-        Objectives tell weights apart to half of the digits only; slopes tell more.
+        Objectives determine weights to only half of the digits; slopes determine more.
         """
         problem, theta = self.problem, found.parameters
         is_worth_it = self.fine <= PROVED and proof.gap <= self.tol and problem.n_vectors == 1
@@ -164,7 +165,7 @@ class SmoothedTraining:
             there[free] -= step
             crossed = np.flatnonzero(problem.split(there)[0] * w < 0)
             if len(crossed):
-                # beyond a kink: their place is on it
+                # weights that would cross a kink are put on it
                 there, free = theta.copy(), np.setdiff1d(free, crossed)
                 there[crossed] = 0.0
             new = problem.value_and_gradient(there)[1][free]
@@ -176,12 +177,12 @@ class SmoothedTraining:
         return (better, proved) if proved.gap <= max(proof.gap, PROVED) else (found, proof)
 
     def _taken_whole(self) -> tuple[Solution, Certificate]:
-        """Return what a solver finds that has no use for starts and smoothings; w = 0 is to be proved with more care."""
+        """Return the result of a solver that uses no start and no smoothing; w = 0 is proved to a smaller gap."""
         found = self.solver.minimise(
             self._trained_for, self.parameters, tol=self.fine, max_iter=self.max_iter, report=self.report
         )
         if self.problem.penalty is not None:
-            # solvers meet limits up to rounding only
+            # solvers meet limits only up to rounding
             w, b = self.problem.split(found.parameters)
             found = replace(found, parameters=self.problem.join(self.problem.penalty.admitted(w), b))
         proof = self._proof(found)
@@ -199,7 +200,7 @@ class SmoothedTraining:
         return not np.any(self.problem.split(parameters)[0])
 
     def _start_on_fewer_rows(self) -> Array | None:
-        """Return a rough solution for some of the rows, None where there are too few for that to pay."""
+        """Return a rough solution for a sample of the rows, None if there are too few rows for a sample to pay."""
         n_rows = max(SAMPLE_ROWS, ROWS_PER_PARAMETER * self.problem.n_parameters)
         if self.problem.rows.n_samples < FEW * n_rows:
             return None
@@ -217,24 +218,24 @@ class SmoothedTraining:
 
     @property
     def gap(self) -> float:
-        """What is proved so far."""
+        """The certified gap so far."""
         return (self.lowest - max(self.highest, 0.0)) / max(abs(self.lowest), self.problem.floor)
 
     def follow(self, start: Array | None) -> None:
-        """Follow the path until the gap is within `tol` or nothing is to be gained."""
+        """Follow the path until the gap is within `tol` or nothing more can be gained."""
         problem = self.problem
         is_plain = problem.penalty is None and problem.push is None
         has_kinks = not (is_plain and problem.loss.is_smooth and problem.sets.is_smooth)
         delta = (FIRST if has_kinks else FIRST_SMOOTH) if start is None else self.first
         theta = self._admitted(np.zeros(problem.n_parameters) if start is None else start)
-        # from a given start one stage is mostly enough, if its slopes are good enough to prove what its smoothing leaves
+        # from a given start one stage mostly suffices, if its slopes are accurate enough for a tight proof
         last, shrink, goal, care = delta, SHRINK, (ROUGH if start is None else WARM_STAGE) * delta, 1.0
         back: tuple[float, Array] | None = None
         while True:
             smoothed = self._eased(delta)
             begins = [theta, self._admitted(problem.snapped_to_kinks(theta, last, delta / last))]
             if back is not None and delta < last:
-                # with the same rows at their kinks the path is straight
+                # while the same rows are at their kinks, the path is straight
                 begins.append(self._admitted(theta + (last - delta) / (back[0] - last) * (theta - back[1])))
             begin = self._better(smoothed, *begins)
             self.report(f"smoothing {delta:.2g}")
@@ -258,12 +259,12 @@ class SmoothedTraining:
             if delta <= SMALLEST:
                 return
             if delta < last and self.gap > LAGGING * before * delta / last and care > LEAST_CARE:
-                # less smoothing has not helped as it should: the steps were too few
+                # the gap did not fall with the smoothing: the stage took too few steps
                 care *= CARE
                 goal *= CARE
                 last = delta
                 continue
-            # the gap falls like a power of the smoothing between 1, where few rows bend, and 2, where they are dense
+            # the gap is proportional to a power of the smoothing: 1 if few rows are near their kinks, 2 if many are
             order = np.log(before / self.gap) / np.log(last / delta) if delta < last and np.isfinite(before) else 1.0
             wanted = float((AIM * goal_gap / self.gap) ** (1 / np.clip(order, 1.0, 2.0)))
             last, shrink = delta, max(SHRINK, shrink**2)
@@ -273,8 +274,9 @@ class SmoothedTraining:
     def _eased(self, delta: float) -> LinearProblem:
         """Return the problem smoothed by `delta`.
 
-        Where the sets just about undo what some weights gain, these may grow without end for next to nothing: smoothing pays a
-        little for it, so that nothing but a ridge keeps them where scores are more than rounding.
+        Where the sets almost cancel the gain of some weights, these weights may grow without limit for a tiny gain,
+        because smoothing rewards growth a little. A small ridge keeps them where scores are larger than rounding
+        errors.
         """
         problem = self.problem
         if problem.is_penalised or not has_points(problem):
@@ -286,13 +288,13 @@ class SmoothedTraining:
 
     @property
     def _trained_for(self) -> LinearProblem:
-        """The problem, with sets a trace smaller where dual weights have nothing else to make up for rounding."""
+        """The problem, with slightly smaller sets if nothing else lets dual weights compensate for rounding."""
         if self.problem.is_penalised:
             return self.problem
         return self.problem.having(sets=self.problem.sets.scaled(1 - BACK_OFF * self.fine))
 
     def _goal(self, gap: float) -> float:
-        """Return what the next step must promise for the proof to lack no more than a small share of `gap`."""
+        """Return the promised gain at which to stop, so that the proof loses no more than a small share of `gap`."""
         return 0.05 * STAGE * gap if self.problem.alpha > 0 else 0.01 * np.square(STAGE * gap)
 
     def _minimise(self, smoothed: LinearProblem, start: Array, goal: float) -> Solution:
@@ -312,7 +314,7 @@ class SmoothedTraining:
         return found
 
     def _cheaper(self, smoothed: LinearProblem) -> Solver | None:
-        """Return the solver whose steps are tried before those with exact searches, None where there is none."""
+        """Return the solver to try before steps with exact searches, None if there is none."""
         if not self.is_free:
             return None
         if self.is_near and smoothed.offers(Rounded):
@@ -320,7 +322,7 @@ class SmoothedTraining:
         return Newton() if self.is_plain and smoothed.offers(Curved) else None
 
     def _admitted(self, parameters: Array) -> Array:
-        """Return the parameters with weights strictly inside what the penalty allows."""
+        """Return the parameters with weights strictly inside the penalty's limits."""
         if self.problem.penalty is None:
             return parameters
         w, b = self.problem.split(parameters)
@@ -333,7 +335,7 @@ class SmoothedTraining:
         return min(different, key=lambda point: problem.value_and_gradient(point)[0])
 
     def _judge(self, smoothed: LinearProblem, theta: Array, delta: float) -> None:
-        """Take note of the parameters of a stage, tidied where that is as good, and of what its slopes prove."""
+        """Record the parameters of a stage, tidied if that is as good, and the lower bound from its slopes."""
         problem = self.problem
         guess = smoothed.dual_guess(theta)._replace(smoothing=delta)
         self.slopes = 2 * guess.slopes - 1
@@ -350,7 +352,7 @@ class SmoothedTraining:
             self._note(*self._flat(b), slack=ROUNDING)
 
     def _may_be_flat(self) -> bool:
-        """Return whether w = 0 may be as good as what was found, going by a bound that needs no rows."""
+        """Return whether w = 0 may be as good as the best parameters, by a bound that needs no pass over the rows."""
         problem, loss = cast(Any, self.problem), self.problem.loss
         if not (loss.has_dual and problem.n_vectors == 1 and np.ndim(problem.target) == 0 and problem.fit_intercept):
             return True
@@ -360,7 +362,7 @@ class SmoothedTraining:
         return bool(self.lowest >= (1 - LOOSE) * np.max(constant))
 
     def _flat(self, b: Any) -> tuple[Array, float]:
-        """Return w = 0 with its best intercept, sought from b on, and the objective there."""
+        """Return w = 0 with its best intercept, sought from b, and the objective there."""
         if self.flat is None:
             problem = self.problem
             b = best_constant(problem, b) if problem.fit_intercept else b
@@ -369,7 +371,7 @@ class SmoothedTraining:
         return self.flat
 
     def _flattened(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
-        """Return w = 0 where it is as good as what was found, and proved by the same dual weights; else that."""
+        """Return w = 0 if it is as good as `found` and the same dual weights prove it; otherwise return `found`."""
         flat, objective = self._flat(self.problem.split(found.parameters)[1])
         slack = 0.1 * self.fine * max(proof.objective, self.problem.floor)
         if objective > proof.objective + slack:

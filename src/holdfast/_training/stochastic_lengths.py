@@ -1,4 +1,4 @@
-"""Lengths of ellipsoids by stochastic descent on two levels at once."""
+"""Lengths of ellipsoids by stochastic descent, in weights and lengths at once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from holdfast._core.solver import Report, silent
 from holdfast._training.lengths import SMOOTHING, ValidatedLengths
 
 PASSES, MOST_STEPS, BATCH = 30, 5000, 16
-"""Passes over the training rows, steps at most, and rows of each kind in a step."""
+"""Passes over the training rows, the largest number of steps, and the rows of each kind in a step."""
 FIRST_STEP = 0.1
-"""The first step of the lengths, as a share of the largest ones."""
+"""The first step of the lengths, as a share of the largest lengths."""
 
 
 def stochastic_lengths(
@@ -23,16 +23,17 @@ def stochastic_lengths(
     rng: np.random.Generator,
     report: Report = silent,
 ) -> Array:
-    """Return the squares of lengths that stochastic descent on both levels finds, averaged over the second half of the steps.
+    """Return the squared lengths found by stochastic descent, averaged over the second half of the steps.
 
-    A step draws a few training rows, for a proximal step of the weights on the robust hinge loss, and a few validation rows.
-    The gradient of their hinge loss is taken back through that one step to the lengths, which are moved against it and put back
-    between their bounds. So it is biased: what weights owe to lengths by earlier steps is left out. Steps of the lengths fall
-    like the root of their number, and are in units of the typical gradient so far. `start` and the bounds are squares.
+    A step draws a few training rows, for a proximal step of the weights on the robust hinge loss, and a few validation
+    rows. The gradient of the validation rows' hinge loss is propagated back through this one step to the lengths, which
+    move against it and are clipped to their bounds. The gradient is biased, because it ignores how the weights depend
+    on the lengths through earlier steps. The step size of the lengths decreases with the square root of the number of
+    steps, in units of the typical gradient so far. `start` and the bounds are squares.
     """
     own, judged = problem.trained[0], problem.judged[0]
     total, n = float(own.weights.sum()), own.rows.n_samples
-    alpha, lengths = own.alpha / total, float(own.rows.column_squares.sum()) / n  # of the mean over rows
+    alpha, lengths = own.alpha / total, float(own.rows.column_squares.sum()) / n  # for the mean over rows
     thetas = [np.zeros(own.n_parameters) for own in problem.trained]
     largest, low, sizes = np.sqrt(upper), np.sqrt(lower), np.sqrt(start)
     n_steps, typical = min(MOST_STEPS, -(-PASSES * n // BATCH)), 0.0
@@ -49,7 +50,7 @@ def stochastic_lengths(
             slope, b_slope = at.split(at.value_and_gradient(thetas[k])[1])
             moved = at.join((w - rate * slope) / (1 + rate * alpha), b - min(rate, 1 / np.sqrt(step)) * b_slope)
             pushed = validated.value_and_gradient(moved)[1]
-            # how the weights came about is seen through this step alone
+            # the weights' dependence on the lengths is seen through this step alone
             gradient -= part.pull(at, thetas[k], pushed, np.square(sizes))
             thetas[k] = moved
         gradient *= 2 * sizes * largest

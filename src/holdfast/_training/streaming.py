@@ -1,4 +1,4 @@
-"""Training on rows that arrive in parts and are seen once."""
+"""Training on rows that arrive in parts and are seen only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.solvers.stochastic_proximal import ProximalIterate
 
 @dataclass
 class Stream:
-    """The state of a descent over parts of the rows: arrays and numbers, all that is needed to continue it.
+    """The state of a descent over parts of the rows: all arrays and numbers that are needed to continue it.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Stream:
     weight : float
         Total weight of the rows so far.
     sums : ndarray of shape (5,)
-        Sums over the rows so far, as of ``FiniteSum.row_sums``.
+        Sums over the rows so far; see ``FiniteSum.row_sums``.
     class_weights : ndarray of shape (2,)
     class_sums : ndarray of shape (2, n_features)
         Weight and weighted sum of the rows of each class so far.
@@ -75,13 +75,14 @@ class Stream:
     def advanced(self, problem: LinearProblem, solver: SGD) -> Stream:
         """Return the stream after one pass over the rows of `problem`, in their order.
 
-        Weights count as they are, 1 being the usual one, and the ridge's share of a row is alpha over the weight of all rows up
-        to it. Step and bound that the solver does not state are estimated anew from all rows so far.
+        Row weights are used as given (1 is the usual weight). A row's share of the ridge is alpha over the weight of
+        all rows up to it. A step size or norm bound that the solver does not state is estimated anew from all rows so
+        far.
         """
         view = problem.view(FiniteSum)
         assert view is not None
         solver.check(view.n_vectors)
-        new = Stream(**asdict(self))  # arrays are copied: what goes wrong from here on changes nothing
+        new = Stream(**asdict(self))  # arrays are copied: an error from here on leaves the old stream unchanged
         new.sums += view.row_sums()
         for label in range(len(new.class_weights)):
             own = view.weights * (view.labels == label)
@@ -98,7 +99,7 @@ class Stream:
         return new
 
     def _norm_bound(self, problem: LinearProblem) -> float:
-        """Return the bound on the norm of the best weights for the rows so far: it depends on the means of the classes."""
+        """Return the bound on the norm of the best weights for the rows so far, computed from the class means."""
         if not np.all(self.class_weights > 0):
             return np.inf
         means = rows_of(self.class_sums / self.class_weights[:, None])
@@ -107,7 +108,7 @@ class Stream:
 
 @dataclass
 class ProximalStream:
-    """The state of a proximal descent over parts of the rows: arrays and numbers, all that is needed to continue it.
+    """The state of a proximal descent over parts of the rows: all arrays and numbers that are needed to continue it.
 
     Attributes
     ----------
@@ -117,11 +118,11 @@ class ProximalStream:
     squares : float
         Sum of the squares of the gradients' norms.
     n_rows : int
-        Rows so far, those of weight 0 left out.
+        Number of rows so far, without those of weight 0.
     weight : float
         Their total weight.
     entry_sums : ndarray of shape (2,)
-        Sums over the rows so far, as of ``ProximalSum.entry_sums``.
+        Sums over the rows so far; see ``ProximalSum.entry_sums``.
     """
 
     parameters: Array
@@ -151,8 +152,8 @@ class ProximalStream:
     def advanced(self, problem: MarginScaleProblem, solver: StochasticProximal) -> ProximalStream:
         """Return the stream after one pass over the rows of `problem`, in their order.
 
-        A step is one on the averaged objective of all rows up to the end of its batch. What the solver does not state is
-        estimated anew from all rows so far.
+        Each step is for the mean objective of all rows up to the end of its batch. Settings that the solver does not
+        state are estimated anew from all rows so far.
         """
         view = problem.view(ProximalSum)
         assert view is not None

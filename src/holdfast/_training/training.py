@@ -28,40 +28,40 @@ from holdfast.solvers import Newton
 from holdfast.solvers.selection import pick
 
 FIRST_EASE, SHRINK, LAST_EASE = 0.5, 0.15, 1e-7
-"""Noise on the score that the path starts with, its factor from stage to stage, and where a collapse is suspected."""
+"""Noise on the score: at the path's start, its factor between stages, and the value that suggests a collapse."""
 NEWTON_EASE = 0.7
-"""The noise to start with where Newton steps are cheap: from w = 0 they overshoot the more the less there is."""
+"""Noise at the start if Newton steps are cheap: from w = 0 they overshoot the more, the less noise there is."""
 STRAIGHT, FINE = 0.01, 1e-8
-"""Below this noise on the score the path is nearly straight; the next step must then promise this share of the objective."""
+"""Below `STRAIGHT`, a noise on the score, the path is nearly straight; stages then end at a relative gain of `FINE`."""
 PATIENCE = 60
-"""Steps after which a solver that is still not done makes way for Newton's method."""
+"""Number of steps after which an unfinished solver makes way for Newton's method."""
 WARM_PATIENCE, WARM_STEPS = 6, 100
-"""The same where a start is given, and the steps after which that is not believed in any more."""
+"""The same number with a given start, and the number of steps after which the start is abandoned."""
 PROBE = 50
-"""Steps without smoothing that tell whether some pair of classes is about to collapse."""
+"""Number of steps without smoothing to test whether some pair of classes is about to collapse."""
 CLOSE = 2.0
-"""The path ends at a noise on the score of so many times the one that the features cause."""
+"""The path ends when the noise on the score is this multiple of the noise that the features cause."""
 NOTHING_TO_GAIN = 1e-10
-"""Gap at w = 0 up to which a collapse is proved: what could be gained by any other w is rounding."""
+"""Gap at w = 0 up to which a collapse counts as proved: any other w could gain only a rounding error."""
 ROUGH = 1e-2
-"""What the next step must promise, as a share of the objective, for a mere start to be improved further."""
+"""A start for another problem is improved while the next step promises at least this share of the objective."""
 ROUGHEST = 0.1
-"""The same for a start on the path, most of which the next stage changes anyway."""
+"""The same share for a stage of the path, whose result the next stage changes anyway."""
 NEARLY, ALMOST = 0.5, 0.7
-"""Share of the tolerance to aim at: the proof by a dual lacks more than is estimated, the one by a ridge what is estimated."""
+"""Share of the tolerance to aim at: the gap of a proof by a dual exceeds its estimate, that by a ridge matches it."""
 AHEAD = 0.02
-"""Share of a loose tolerance to aim at: estimates of such gaps, good to leading order, may fall short of the proof."""
+"""Share of a loose tolerance to aim at: estimates of large gaps hold only to leading order and may be too low."""
 TRACE = 0.02
 """Smoothing left in a solution for sets with kinks, as a share of `tol`: the gap it causes is a few times as large."""
 SMALLEST_TRACE = 1e-10
-"""The least smoothing at which Newton steps are not lost in rounding."""
+"""The smallest smoothing at which Newton steps are not lost in rounding."""
 STAGE = 0.1
-"""What the next step must promise at a stage of the path to it, as a share of the smoothing there."""
+"""A stage on the path to that trace ends when the next step promises less than this share of the smoothing."""
 STAGE_STEPS, NO_SHRINK = 40, 0.9
-"""Steps after which a stage is given up for one nearer to the last, and the factor from which on it is not."""
+"""Steps after which a stage is replaced by one nearer to the last, and the largest factor at which this is done."""
 
 MOST_GENERATORS = 500
-"""Generators of sets up to which a basis of them and of the rows costs less than it saves."""
+"""Most generators of sets for which a joint basis with the rows costs less than it saves."""
 
 
 def train(
@@ -75,13 +75,13 @@ def train(
     random_state: Any = None,
     report: Report = silent,
 ) -> tuple[Solution, Certificate]:
-    """Return a solution and what is proved about it; its status is SOLVED only if the certified gap is within `tol`.
+    """Return a solution and its certificate; the status is SOLVED only if the certified gap is within `tol`.
 
-    `near` is the solution of a problem that differs little, where one is known; no status depends on it.
+    `near` is the solution of a similar problem, if one is known; no status depends on it.
     """
     chosen = None if solver is None else pick(problem, solver).seeded(random_state)
     if chosen is not None and not {FiniteSum, ProximalSum}.isdisjoint(chosen.needs):
-        # it visits the rows as they are given, and nobody improves on what it finds
+        # the solver visits the rows as given, and its result is not refined
         begin = np.zeros(problem.n_parameters) if start is None else start
         found = chosen.minimise(problem, begin, tol=tol, max_iter=max_iter, report=report)
         proof = _proof(problem, found)
@@ -101,13 +101,13 @@ def train(
         w, b = smaller.split(found.parameters)
         dual = found.dual and found.dual._replace(direction=span.lift(found.dual.direction.T).T, points=None)
         if dual is not None and not centred.sets.is_isotropic:
-            dual = dual._replace(sets=None)  # they are sets of the span
+            dual = dual._replace(sets=None)  # these sets live in the span
         found = replace(found, parameters=centred.join(span.lift(w.T).T, b), dual=dual)
         proof = _proof(centred, found)
-    # the other strategy reports the objective of its best proof, which tells nothing of what a solver saw
+    # SmoothedTraining reports the objective of its best proof, not an objective that a solver saw
     _checked(centred, found, proof, None if smaller.has_kinks else found.objective)
     if centred is not problem:
-        # the same problem in other coordinates, and the ones in which its sums do not cancel: the proof stands
+        # this is the same problem in other coordinates, in which sums do not cancel: the proof remains valid
         found = replace(found, parameters=problem.moved(found.parameters, back))
     return _judged(found, proof, tol, max_iter), proof
 
@@ -115,9 +115,9 @@ def train(
 def proved_in(
     problem: LinearProblem, found: Solution, rows: Rows, *, tol: float, max_iter: int
 ) -> tuple[Solution, Certificate]:
-    """Return a solution with what is proved of it where the problem's rows are `rows`, in which there are more features.
+    """Return a solution with its certificate for `rows`, the problem's rows with further features.
 
-    The weights of these are 0. The lower bound is rounded down.
+    The weights of the further features are 0. The lower bound is rounded down.
     """
     more = rows.n_features - problem.rows.n_features
 
@@ -134,16 +134,16 @@ def proved_in(
 
 
 def _reduced(problem: LinearProblem) -> tuple[LinearProblem, Span | None]:
-    """Return the problem in the span of its rows and of its sets' generators, where there are more features than of these.
+    """Return the problem in the span of its rows and its sets' generators, if these are fewer than the features.
 
-    Weights outside the span change no score and only add noise, so there are none at the optimum; that needs noise that
-    tells no directions apart but by its generators.
+    Weights outside the span change no score and only add noise, so they are 0 at the optimum. This requires noise that
+    is isotropic apart from its generators.
     """
     rows, n = problem.rows, problem.rows.n_samples
     generators = problem.generators() if rows.n_features > n else None
     if generators is None or len(generators) > MOST_GENERATORS or rows.n_features <= n + len(generators):
         return problem, None
-    # as long as rows are, so that none is taken for rounding
+    # scaled to the length of the rows, so that no generator is taken for rounding
     lengths = norm(generators, axis=1)
     units = np.where(lengths > 0, lengths, 1.0) / (np.sqrt(float(rows.column_squares.sum())) or 1.0)
     span = (rows.joined(generators / units[:, None]) if len(generators) else rows).span
@@ -159,9 +159,10 @@ def _proof(problem: LinearProblem, found: Solution) -> Certificate:
 
 
 def _checked(problem: LinearProblem, found: Solution, proof: Certificate, seen: float | None) -> None:
-    """Raise where the problem that was minimised is not the one that the proof speaks of.
+    """Raise if the minimised problem is not the problem of the proof.
 
-    `seen` is the objective that the solver saw, where it tells; only one that differs from the proof's is computed once more.
+    `seen` is the objective that the solver saw, if known. It is recomputed if unknown or different from the proof's
+    objective.
     """
     if not np.all(np.isfinite(found.parameters)):
         raise RuntimeError(
@@ -170,7 +171,7 @@ def _checked(problem: LinearProblem, found: Solution, proof: Certificate, seen: 
         )
     w, b = problem.split(found.parameters)
     if seen is None or not abs(seen - proof.objective) <= SUMS * abs(proof.objective):
-        # what the solver saw may have been smoothed
+        # the solver may have seen a smoothed objective
         seen = problem.value_and_gradient(found.parameters)[0]
         agreed(seen, proof.objective, lambda: rounding_at(problem, w, b))
     for sets in (problem.sets, problem.push):
@@ -194,7 +195,7 @@ def _judged(found: Solution, proof: Certificate, tol: float, max_iter: int) -> S
 
 
 def _has_exact_scores(problem: LinearProblem, parameters: Array) -> bool:
-    """Return whether noise leaves some row's score all but untouched, where a perspective loss has a kink."""
+    """Return whether some row's score has almost no noise: there, a perspective loss has a kink."""
     scales = problem.scales(parameters)
     smallest, largest = float(np.min(scales)), float(np.max(scales))
     return problem.loss.is_homogeneous and smallest <= max(1e-9 * largest, 10 * LAST_EASE)
@@ -202,7 +203,7 @@ def _has_exact_scores(problem: LinearProblem, parameters: Array) -> bool:
 
 @dataclass
 class _Training:
-    """The work on one problem, and how many steps it has taken so far."""
+    """The work on one problem, and the number of steps so far."""
 
     problem: LinearProblem
     solver: Solver
@@ -210,7 +211,7 @@ class _Training:
     max_iter: int
     report: Report
     is_free: bool = True
-    """Whether another solver may take over before this one is at its wits' end."""
+    """Whether another solver may take over before this one ends."""
     n_iter: int = 0
     trace: float = LAST_EASE
     patience: int = PATIENCE
@@ -219,7 +220,7 @@ class _Training:
         self.trace = max(min(TRACE * self.tol, LAST_EASE), SMALLEST_TRACE)
 
     def warm(self, start: Array, near: Solution | None = None) -> tuple[Solution, Certificate]:
-        """Return what is found from a given start with few steps, or else afresh with as many as there may be."""
+        """Return the solution from a given start if few steps suffice; otherwise start afresh with all steps."""
         few = WARM_STEPS if self.can_factorise else self.max_iter
         trial = replace(self, max_iter=min(few, self.max_iter), patience=WARM_PATIENCE)
         found, proof = trial.solved(start)
@@ -230,7 +231,7 @@ class _Training:
         return (again, better) if better.gap < proof.gap else (found, proof)
 
     def solved(self, start: Array | None) -> tuple[Solution, Certificate]:
-        """Return a solution with its proof, having gone on where the proof fell short and something could be done."""
+        """Return a solution with its proof, after refinements while the gap is too large and can be reduced."""
         found = self.descend(start)
         proof = _proof(self.problem, found)
         if self.may_be_collapsed(proof.objective) and not (self.is_conic and proof.gap <= self.tol):
@@ -251,7 +252,7 @@ class _Training:
         return self.tidied(found, proof)
 
     def tidied(self, found: Solution, proof: Certificate) -> tuple[Solution, Certificate]:
-        """Return the solution with the zeros and ties that only smoothing has kept it from, where the proof allows it."""
+        """Return the solution with zeros and ties that only smoothing had prevented, if the proof allows it."""
         tidy = replace(found, parameters=self.problem.tidied(found.parameters, self.trace))
         if np.array_equal(tidy.parameters, found.parameters):
             return found, proof
@@ -262,11 +263,11 @@ class _Training:
 
     @property
     def is_conic(self) -> bool:
-        """Whether the solver takes the problem whole: it has no use for starts, paths and refinements."""
+        """Whether the solver takes the whole problem, without starts, paths and refinements."""
         return ConeProgram in self.solver.needs
 
     def refinements(self, status: Status) -> list[tuple[Solver, float]]:
-        """Return solvers and tolerances that may give what the proof still lacks, the cheapest first."""
+        """Return solvers and tolerances that may close the remaining gap, the cheapest first."""
         if self.is_conic:
             return []
         is_slow = status is Status.ITERATION_LIMIT
@@ -280,7 +281,7 @@ class _Training:
 
     @property
     def can_factorise(self) -> bool:
-        """Whether Newton steps may finish what another solver left."""
+        """Whether Newton steps may finish the work of another solver."""
         n, d = self.problem.rows.n_samples, self.problem.rows.n_features
         return self.problem.offers(Curved) and n * d * d <= AFFORDABLE
 
@@ -294,9 +295,9 @@ class _Training:
         solver: Solver | None = None,
         limit: int = sys.maxsize,
     ) -> Solution:
-        """Return what the solver (another one, if given) finds with the steps that are left, `limit` at most.
+        """Return the result of the solver (by default, the training's own) within the remaining steps, `limit` at most.
 
-        Newton's method goes on where it shows no end.
+        Newton's method takes over if the solver reaches no end within its patience.
         """
         left = min(max(1, self.max_iter - self.n_iter), limit)
         solver, patience = solver or self.solver, left
@@ -311,14 +312,15 @@ class _Training:
 
     @cached_property
     def is_cheap(self) -> bool:
-        """Whether a step with a factorised Hessian costs next to nothing."""
+        """Whether a step with a factorised Hessian is cheap."""
         return bool(self.problem.work()["is_cheap_to_factorise"])
 
     @property
     def accuracy(self) -> float:
-        """The gap to aim at: none where going on to rounding costs next to nothing.
+        """The gap to aim at: 0 where going on to rounding is cheap.
 
-        A step near the end gains a digit or more and costs less than a proof that fails: aim well below what is asked for.
+        A step near the end gains a digit or more and costs less than a failed proof, so the aim is well below the
+        tolerance.
         """
         if self.tol > LOOSE:
             return AHEAD * self.tol
@@ -342,12 +344,12 @@ class _Training:
         return self.follow_path(self.problem, rough=False)
 
     def start_on_fewer_rows(self) -> Array | None:
-        """Return a rough solution for a sample of the rows, None where there are too few to sample."""
+        """Return a rough solution for a sample of the rows, None if there are too few rows to sample."""
         sample = self.problem.sample_worth_solving()
         return None if sample is None else self.rough_solution(sample)
 
     def rough_solution(self, problem: LinearProblem) -> Array:
-        """Return a start for a larger problem: from ever smaller samples, the smallest being solved from scratch."""
+        """Return a start for a larger problem from ever smaller samples; the smallest is solved from scratch."""
         self.report(f"a rough solution for {problem.rows.n_samples} of {self.problem.rows.n_samples} rows")
         sample = problem.sample_worth_solving()
         start = np.zeros(problem.n_parameters) if sample is None else self.rough_solution(sample)
@@ -356,7 +358,7 @@ class _Training:
         return self.finish(problem, start, ROUGH, rough=True, solver=pick(problem)).parameters
 
     def follow_path(self, problem: LinearProblem, *, rough: bool) -> Solution:
-        """Return the end of a path of problems with ever less noise on the score itself, each started at the last solution.
+        """Return the end of a path of problems with decreasing noise on the score, each started at the last solution.
 
         The smoothed problems are smooth at w = 0, so the path can start there, and never stops at the kink.
         """
@@ -373,7 +375,7 @@ class _Training:
             if self.n_iter >= self.max_iter:
                 return stage
             if delta <= LAST_EASE:
-                # w has shrunk along with the smoothing: a collapse, it seems, and no place to take steps from
+                # w has shrunk along with the smoothing: probably a collapse, and a bad point for further steps
                 if not collapsible:
                     return stage
                 break
@@ -392,7 +394,7 @@ class _Training:
             shorter = max(SHRINK * delta, LAST_EASE)
             start = theta
             if delta <= STRAIGHT:
-                # what collapses shrinks in proportion to the smoothing
+                # in a collapse the weights shrink in proportion to the smoothing
                 ahead = theta + (delta - shorter) / (delta / SHRINK - delta) * (theta - before)
                 values = [problem.smoothed(shorter).value_and_gradient(point)[0] for point in (theta, ahead)]
                 start = ahead if values[1] < values[0] else theta
@@ -410,7 +412,8 @@ class _Training:
     ) -> Solution:
         """Return the solution near `start`.
 
-        Rows without noise keep the hinge's kink: a trace of smoothing stands in for it, and tells the slopes there.
+        Rows without noise keep the hinge's kink: a trace of smoothing replaces the kink and determines the slopes
+        there.
         """
         if not problem.sets.is_smooth:
             return self.ease_off(problem, start, tol, rough=rough, solver=solver)
@@ -428,8 +431,8 @@ class _Training:
     ) -> Solution:
         """Return the solution near `start` for sets with kinks, down to a trace of smoothing.
 
-        Steps at a small smoothing lead somewhere only from nearby, so it shrinks stage by stage; where a stage takes too many
-        steps it is tried again with a smoothing nearer to the last one.
+        At a small smoothing, steps make progress only from nearby, so the smoothing shrinks stage by stage. A stage
+        that takes too many steps is repeated with a smoothing nearer to the last one.
         """
         reach = float(np.max(problem.scales(start)))
         theta, delta, shrink = start, min(reach or FIRST_EASE, FIRST_EASE), SHRINK
@@ -454,11 +457,11 @@ class _Training:
             trial = max(shrink * delta, last)
 
     def may_be_collapsed(self, objective: float) -> bool:
-        """Return whether a constant prediction is as good as what was found."""
+        """Return whether a constant prediction is as good as the solution found."""
         return self.problem.loss.is_homogeneous and objective >= self.problem.constant_objective() * (1 - 1e-6)
 
     def settle_collapse(self, found: Solution, objective: float) -> Solution:
-        """Return w = 0 if it is proved optimal, else the better of `found` and what lies downhill from w = 0."""
+        """Return w = 0 if it is proved optimal, else the better of `found` and the solution downhill from w = 0."""
         self.report("testing whether w = 0 is optimal")
         problem = cast(MarginScaleProblem, self.problem)
         test = examine_collapse(problem, report=self.report)
