@@ -56,3 +56,23 @@ def test_the_end_that_is_foretold_is_the_end(draw_classes, monkeypatch):
             saved += found.n_iter if exact == 0 else -found.n_iter
         monkeypatch.undo()
     assert 2 <= saved <= 6
+
+
+class Valley(Cliff):
+    """1e6 + x**4, whose minimum Newton's steps approach by a third each: the value has settled long before x has."""
+
+    n_parameters = 1
+
+    def value_and_gradient(self, parameters):
+        return 1e6 + float(np.sum(parameters**4)), 4 * parameters**3
+
+    def hessian(self, parameters):
+        return np.diag(12 * parameters**2)
+
+    def typical_curvature(self):
+        return np.zeros(1)
+
+
+def test_steps_go_on_for_a_while_after_the_value_has_settled_where_all_digits_are_asked_for():
+    ends = {tol: Newton().minimise(Valley(), np.ones(1), tol=tol, max_iter=60).parameters[0] for tol in (0.0, 1e-14)}
+    assert 0 < ends[0.0] < 0.1 * ends[1e-14]

@@ -200,7 +200,7 @@ class MinimaxProbabilityProblem:
     Parameters
     ----------
     negative, positive : ClassLaw
-    bound : RowSets or None
+    sets : RowSets or None
         Sets of all rows; each class's spread exceeds the mean of their supports:
         :math:`\sigma(w) \ge \sum_i p_i h_i(w)`.
     budgets : ndarray of shape (n_samples,)

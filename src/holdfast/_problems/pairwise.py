@@ -60,7 +60,7 @@ class PairwiseProblem(LinearProblem):
     labels : ndarray of shape (n_samples,)
         Classes 0 ... C - 1.
     weights : ndarray of shape (n_samples,)
-    bound : RowSets
+    sets : RowSets
         Symmetric: t(-w) = t(w).
     n_classes : int
         0 for the number in `labels`.
