@@ -81,7 +81,7 @@ FITS = {
     "Gaussian, wide sparse": ((31, 2, 20, 2), lambda: GaussianRobustClassifier(0.02, loss="hinge").fit(*words())),
     "Gaussian, three classes": ((25, 9, 9, 1), few(GaussianRobustClassifier(0.3, loss="hinge"), n_classes=3)),
     "Gaussian, three classes, logistic": ((22, 8, 8, 1), few(GaussianRobustClassifier(0.3), n_classes=3)),
-    "Gaussian, path": ((552, 149, 155, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
+    "Gaussian, path": ((723, 152, 156, 16), few(GaussianRobustClassifierCV(5, loss="hinge", cv=3))),
     "Gaussian, path, logistic": ((218, 52, 52, 16), few(GaussianRobustClassifierCV(5, cv=3))),
     "ball": ((222, 36, 36, 12), few(RobustLinearClassifier(Ball(0.2)))),
     "ball, path": ((1351, 230, 230, 50), few(RobustLinearClassifierCV(5, uncertainty=Ball(), cv=3))),
